@@ -282,6 +282,11 @@ class FpgaDescription:
             off_chip_memory_bytes=None if off_chip is None else round(off_chip * 1e9),
             pe_array=self.pe_array,
         )
+        if board.budget is not None and alpha < 1:
+            raise ValueError(
+                f"`resources.alpha` = {alpha:g}: built multipliers have their own mix of DSPs and"
+                f" LUTs; should be 1, or the board's `multipliers` = {ONE_PER_DSP!r}"
+            )
         if board.rates and narrowest([rate.kind for rate in board.rates], *board.classes) is None:
             return board  # of no use in single precision; in a narrower one it gets its own
         return dataclasses.replace(board, lut_multipliers=lut_multipliers(board, alpha))

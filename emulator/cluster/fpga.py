@@ -328,8 +328,6 @@ class Fpga(Board):
         return dataclasses.replace(
             board,
             dsp=self.dsp // parts,
-            lut=None if self.lut is None else self.lut // parts,
-            ff=None if self.ff is None else self.ff // parts,
             lut_multipliers=self.lut_multipliers // parts,
             budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,
@@ -352,8 +350,9 @@ class Fpga(Board):
         """See `Board`."""
         kinds = " and ".join(dict.fromkeys(self.classes))
         has = f"`dsp` = {self.dsp}" if self.budget is None else f"multipliers of {kinds} are built"
+        counted = "part" if len({*self.shared.parts}) > 1 else "multiplier"
         ending = "s" * (self.multipliers != 1)
-        return f"{has}, which gives its engines {self.multipliers} multiplier{ending}"
+        return f"{has}, which gives its engines {self.multipliers:,} {counted}{ending}"
 
 
 def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> tuple[int, int]:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Sequence
 from fractions import Fraction
+
+import numpy as np
 
 from ...kernels.number import MULTIPLIERS
 from .constants import find_range
@@ -93,7 +94,7 @@ def clock_mhz(dsp_type: str, dsp_share: float, designs: Sequence[Design] = DESIG
     """
     family = _family(dsp_type, designs)
     near = [it.clock_mhz for it in family if abs(it.dsp_share - dsp_share) <= _NEAR]
-    return statistics.median(near or [it.clock_mhz for it in family])
+    return float(np.median(near or [it.clock_mhz for it in family]))
 
 
 def fill(dsp_type: str, designs: Sequence[Design] = DESIGNS) -> float:
@@ -104,7 +105,7 @@ def fill(dsp_type: str, designs: Sequence[Design] = DESIGNS) -> float:
 def reach(designs: Sequence[Design] = DESIGNS) -> tuple[float, float, float]:
     """Return the median share of their peak that matrix products reach, the lowest and the highest."""
     shares = sorted(it.reach for it in designs if it.gflops)
-    return statistics.median(shares), shares[0], shares[-1]
+    return float(np.median(shares)), shares[0], shares[-1]
 
 
 def _family(dsp_type: str, designs: Sequence[Design]) -> list[Design]:
@@ -126,6 +127,11 @@ class Peak:
     high: float
     origin: str
     source: str
+
+    @property
+    def size(self) -> str:
+        """DSPs of a multiplier, as text."""
+        return f"{self.dsp_each:.3g} DSP{'s' * (self.dsp_each != 1)}"
 
     @property
     def full_gflops(self) -> float:
@@ -190,9 +196,15 @@ def _factors(board: Fpga, built: Implementation) -> tuple[float, float]:
     return math.exp(-math.hypot(*map(math.log, downs))), math.exp(math.hypot(*map(math.log, ups)))
 
 
-def rate_of_design(dsp_type: str, dsp: int, clock: float, kind: str = "fp32") -> float:
+def rate_of_design(
+    dsp_type: str,
+    dsp: int,
+    clock: float,
+    kind: str = "fp32",
+    designs: Sequence[Design] = DESIGNS,
+) -> float:
     """Return the GFLOP/s of a matrix product on a design, of which the DSPs and the clock in MHz are
-    known.
+    known; `designs` say which share of their peak others reach.
 
     Raises:
         ValueError: no implementation of the class takes DSPs.
@@ -200,4 +212,4 @@ def rate_of_design(dsp_type: str, dsp: int, clock: float, kind: str = "fp32") ->
     each = [it.dsp for it in DSP_TYPES[dsp_type].built if it.kind == kind and it.dsp]
     if not each:
         raise ValueError(f"{dsp_type} has no multipliers of {kind} in DSPs")
-    return 2 * float(Fraction(dsp) / each[0]) * clock * reach()[0] / 1000
+    return 2 * float(Fraction(dsp) / each[0]) * clock * reach(designs)[0] / 1000

@@ -276,7 +276,7 @@ def _peak_words(board: Fpga) -> str:
     if board.budget is None:
         return f"{count}, {number(widest.gflops)} GFLOP/s, {widest.origin}"
     return (
-        f"{count}, {widest.dsp_each:.3g} DSPs each at {widest.clock_mhz:.0f} MHz:"
+        f"{count}, {widest.size} each at {widest.clock_mhz:.0f} MHz:"
         f" {number(widest.gflops)} GFLOP/s, {number(widest.low)} to {number(widest.high)} in nine of"
         f" ten designs; {widest.origin}"
     )
@@ -291,7 +291,7 @@ def _peaks_as_json(board: Board) -> dict[str, Any]:
         peak.kind: {
             "multipliers": peak.multipliers,
             "dsp_each": peak.dsp_each,
-            "clock_mhz": peak.clock_mhz,
+            "clock_mhz": round(peak.clock_mhz, 2),
             "gflops": peak.gflops,
             "low": peak.low,
             "high": peak.high,

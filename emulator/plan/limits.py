@@ -68,7 +68,7 @@ def _rooms(plan: ChainPlan) -> dict[str, dict[str, int]]:
     """
     rooms: dict[str, dict[str, int]] = {}
     for device in _layouts(plan):
-        for kind, count in _over(device).items():
+        for kind, count in _over(device, plan.chunks).items():
             # Each slice's were rounded up. Stages of one board have equal shares of it.
             left = plan.chunks * (getattr(_engines(device), kind) - count - len(device.slices))
             room = rooms.setdefault(device.board.name, {})
@@ -93,14 +93,20 @@ def _is_built(board: object) -> bool:
     return isinstance(board, Fpga) and board.budget is not None
 
 
-def _over(device: DeviceLayout) -> dict[str, int]:
-    """Return by how much a device is over each limit that it is over."""
+def _over(device: DeviceLayout, chunks: int) -> dict[str, int]:
+    """Return by how much a stage is over each limit that it is over, of `chunks` stages on a board."""
     taken, over = device.resources, {}
     for kind in _SPELT:
-        limit = device.board.limits[kind]
+        limit = _limit(device, kind, chunks)
         if limit is not None and getattr(taken, kind) > limit:
             over[kind] = getattr(taken, kind) - limit
     return over
+
+
+def _limit(device: DeviceLayout, kind: str, chunks: int) -> int | None:
+    """Return what a stage may take; its board's DSPs are its own part already (`Board.share`)."""
+    limit = device.board.limits[kind]
+    return limit if limit is None or kind == "dsp" else limit // chunks
 
 
 def _shrunk(cluster: Cluster, rooms: dict[str, dict[str, int]]) -> Cluster:
@@ -130,8 +136,8 @@ def _check(plan: ChainPlan) -> None:
     """
     layouts = _layouts(plan)
     for device in layouts:
-        for kind, count in _over(device).items():
-            has = device.board.limits[kind] or 0
+        for kind, count in _over(device, plan.chunks).items():
+            has = _limit(device, kind, plan.chunks) or 0
             raise OverLimits(
                 f"board {device.board.name}: device {device.device} needs {has + count:,}"
                 f" {_SPELT[kind]} and has {has:,}, which leaves its engines too few multipliers"

@@ -283,7 +283,7 @@ def _built(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
     known = {peak.kind: peak for peak in peaks(board)}
     used = [known[rate.kind] for rate in rates]
     counts = ", ".join(
-        f"{peak.multipliers:,} {peak.kind} multipliers of {peak.dsp_each:.3g} DSPs" for peak in used
+        f"{peak.multipliers:,} {peak.kind} multipliers of {peak.size}" for peak in used
     )
     rate = " or ".join(f"{peak.gflops:,.0f} of {peak.full_gflops:,.0f} GFLOP/s" for peak in used)
     origins = ", ".join(dict.fromkeys(peak.origin for peak in used))
@@ -334,7 +334,7 @@ def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
     if built.per_dsp >= rate.per_dsp:
         return ""
     text = f"a built one takes {float(built.dsp):.3g} DSPs and {built.lut:,} LUTs"
-    most = f": {built.count:,} fit on the board, not {board.multipliers:,}"
+    most = f": the board has room for {built.count:,}, not {board.multipliers:,}"
     return text + most * alone
 
 

@@ -85,6 +85,11 @@ BOARD = {
     "uncertainty": {"board.dsp": {"low": 1, "high": 9999, "class": "measured"}},
     "count": 3,
 }
+COUNTED: dict[str, Any] = {
+    **FPGA,
+    "boards": [{**board, "multipliers": "one-per-dsp"} for board in FPGA["boards"]],
+}
+"""Boards of which engines may be built of LUTs in part (`resources.alpha`)."""
 ARRAYS: dict[str, Any] = {
     "name": "arrays",
     "boards": [
@@ -188,7 +193,11 @@ CASES = [
     *((ARRAYS, "board", key, value) for key, value in ON_ARRAYS.items()),
     *((GPU, "board", key, value) for key, value in ON_GPU.items()),
     *((FPGA, "link", key, value) for key, value in LINK.items()),
-    *((FPGA, table, key, value) for table, keys in TABLES.items() for key, value in keys.items()),
+    *(
+        (COUNTED if "resources" in (table, key) else FPGA, table, key, value)
+        for table, keys in TABLES.items()
+        for key, value in keys.items()
+    ),
 ]
 
 
@@ -242,6 +251,11 @@ def test_a_key_in_a_table_of_a_board_that_says_how_multipliers_count() -> None:
     boards = [{"type": "u280", "multipliers": "built"}]
     changed = load_cluster({**FPGA, "boards": boards}, {"board.multipliers.half.per_dsp": 2})
     assert [rate.kind for rate in changed.board(0).rates] == ["half"]  # type: ignore[attr-defined]
+
+
+def test_built_multipliers_have_their_own_mix() -> None:
+    with pytest.raises(InputError, match="`resources.alpha` = 0.5: built multipliers have"):
+        load_cluster("u280", {"resources.alpha": 0.5})
 
 
 def test_the_plural_is_the_singular() -> None:

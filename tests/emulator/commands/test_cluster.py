@@ -10,7 +10,7 @@ import tomllib
 from click.testing import CliRunner
 
 import emuchain
-from emuchain.emulator.cluster import board_types, clusters
+from emuchain.emulator.cluster import Fpga, board_types, clusters, peaks
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.common import InputError
 
@@ -34,9 +34,12 @@ def test_lists_all() -> None:
 @pytest.mark.parametrize("name", clusters())
 def test_shows_each_cluster_with_the_ranges_that_answers_have(name: str) -> None:
     shown, loaded = json.loads(printed(name, "--json")), emuchain.load_cluster(name)
-    assert shown["cluster"] == loaded.name and shown["boards"] == [
-        board.name for board in loaded.boards
-    ]
+    assert shown["cluster"] == loaded.name
+    assert [board["name"] for board in shown["boards"]] == [board.name for board in loaded.boards]
+    for board, entry in zip(loaded.boards, shown["boards"], strict=True):
+        known_peaks = peaks(board) if isinstance(board, Fpga) else ()
+        assert [*entry["peak"]] == [peak.kind for peak in known_peaks]
+        assert all(entry["peak"][peak.kind]["gflops"] == peak.gflops for peak in known_peaks)
     by_key = {constant["key"]: constant for constant in shown["constants"]}
     link = by_key["link.bandwidth_gbps"]
     known = loaded.range_of("link.bandwidth_gbps")

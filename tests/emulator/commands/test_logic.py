@@ -122,7 +122,7 @@ def test_where_luts_are_unknown_nothing_is_said(ended: Ended, tmp_path: Path) ->
             (),
             (
                 "1 fp32 on a DSP48E2, 83 LUTs each, as papers count; a built one takes 5 DSPs and"
-                " 292 LUTs: 1,368 fit on the board, not 6,840"
+                " 292 LUTs: the board has room for 1,368, not 6,840"
             ),
         ),
         (
