@@ -213,7 +213,7 @@ def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
             json.dumps(
                 {
                     "board": kind,
-                    "peak": _peaks_as_json(loaded.boards[0]),
+                    "boards": _boards_as_json(loaded),
                     "constants": [_entry(*constant) for constant in constants],
                 },
                 indent=2,
@@ -282,6 +282,11 @@ def _peak_words(board: Fpga) -> str:
     )
 
 
+def _boards_as_json(loaded: Cluster) -> list[dict[str, Any]]:
+    """Return each board's name and peak."""
+    return [{"name": board.name, "peak": _peaks_as_json(board)} for board in loaded.boards]
+
+
 def _peaks_as_json(board: Board) -> dict[str, Any]:
     """Return what a large product reaches on a board, by class of numbers; nothing of a GPU."""
     from ..cluster import Fpga, peaks
@@ -338,7 +343,7 @@ def _as_json(name: str, loaded: Cluster, changes: dict[str, object]) -> dict[str
     constants = [_entry(*constant) for constant in _constants(name, loaded, changes)]
     return {
         "cluster": loaded.name,
-        "boards": [{"name": board.name, "peak": _peaks_as_json(board)} for board in loaded.boards],
+        "boards": _boards_as_json(loaded),
         "constants": constants,
     }
 

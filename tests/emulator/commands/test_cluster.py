@@ -81,3 +81,9 @@ def test_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`cluster` = 'nobody': known: "):
         printed("nobody")
     assert "--toml, --json and --set need the NAME of a cluster" in printed("--json")
+
+
+def test_a_board_has_its_peak_where_a_cluster_has_it() -> None:
+    [board] = json.loads(printed("d5005", "--json"))["boards"]
+    assert board["name"] == "D5005"
+    assert board["peak"]["fp32"]["low"] < 241.759 < board["peak"]["fp32"]["high"]
