@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from ..common import InputError
 from .board import Engine, Work
-from .fpga import TOO_MANY, Fpga, most_within
+from .fpga import TOO_MANY, UnevenFpga
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _results(work: Work) -> tuple[int, int, int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ArrayFpga(Fpga):
+class ArrayFpga(UnevenFpga):
     """An FPGA board whose convolutions run on arrays; a slice's engine has a whole number of
     multipliers for each result.
     """
@@ -97,20 +97,6 @@ class ArrayFpga(Fpga):
         if work.takes_turns:
             return super().row_cycles(work, multipliers) + -(-self.array.start_cycles // work.rows)
         return -(-self.array.sample_cycles(work, multipliers // self.array.size) // work.rows)
-
-    def most_channels(
-        self, works: Sequence[Work], available: int, left: int, time_ps: int
-    ) -> tuple[int, int]:
-        """See `Board`."""
-        cycles = time_ps // self.period_ps
-        if any(work.rows > cycles for work in works):
-            return 0, 0
-
-        def used(channels: int) -> int:
-            more = works if channels else ()
-            return sum(self._parts_within(work.of_channels(channels), cycles) for work in more)
-
-        return most_within(used, left, 0, available + 1)
 
     def build_alone(self, work: Work) -> Engine:
         """See `Board`; a result has no more multipliers than products."""

@@ -25,7 +25,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 
 from ...kernels.number import FP32
 from ..common import InputError
@@ -125,9 +124,17 @@ class Fpga(Board):
         Raises:
             ValueError: those that the board has are too narrow.
         """
-        if self.budget is None or self.dsp_type is None:
-            return rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp)
-        return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, self.budget), self.budget)
+        built = None if self.budget is None else self.built_rate(kind)
+        return built or rate_of(kind, self.rates, self.dsp_type, self.lut_per_dsp)
+
+    def built_rate(self, kind: str) -> MultiplierRate | None:
+        """Return the rate of multipliers of a class that are built, also where others are counted;
+        None where the type of DSPs is unknown.
+        """
+        if self.dsp_type is None:
+            return None
+        budget = self.budget or Budget(self.usable_dsps, self.lut, self.ff)
+        return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, budget), budget)
 
     @functools.cached_property
     def usable_dsps(self) -> int:
@@ -307,12 +314,12 @@ class Fpga(Board):
 
     def _built(self, counts: Sequence[int]) -> Resources:
         """Return the resources of a slice's engines of built multipliers."""
-        lut = ff = dsp = Fraction(0)
-        for count, rate in zip(counts, self.shared.rates, strict=True):
-            lut += rate.lut_of_mix * count
-            ff += rate.ff * count
-            dsp += rate.dsp * count
-        return Resources(lut=math.ceil(lut), ff=math.ceil(ff), dsp=math.ceil(dsp))
+        pairs = [*zip(counts, self.shared.rates, strict=True)]
+
+        def taken(resource: str) -> int:
+            return math.ceil(sum(rate.each(resource) * count for count, rate in pairs))
+
+        return Resources(lut=taken("lut"), ff=taken("ff"), dsp=taken("dsp"))
 
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
@@ -399,7 +406,26 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class WholeEnginesFpga(Fpga):
+class UnevenFpga(Fpga):
+    """An FPGA board whose engines do not grow evenly with channels, so that the most are searched."""
+
+    def most_channels(
+        self, works: Sequence[Work], available: int, left: int, time_ps: int
+    ) -> tuple[int, int]:
+        """See `Board`."""
+        cycles = time_ps // self.period_ps
+        if any(work.rows > cycles for work in works):
+            return 0, 0
+
+        def used(channels: int) -> int:
+            more = works if channels else ()
+            return sum(self._parts_within(work.of_channels(channels), cycles) for work in more)
+
+        return most_within(used, left, 0, available + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeEnginesFpga(UnevenFpga):
     """An FPGA board whose convolutions have whole engines."""
 
     @property
@@ -421,20 +447,6 @@ class WholeEnginesFpga(Fpga):
         if work.takes_turns:
             return super().row_cycles(work, multipliers)
         return work.columns * -(-work.outputs // (multipliers // engine_multipliers(work)))
-
-    def most_channels(
-        self, works: Sequence[Work], available: int, left: int, time_ps: int
-    ) -> tuple[int, int]:
-        """See `Board`."""
-        cycles = time_ps // self.period_ps
-        if any(work.rows > cycles for work in works):
-            return 0, 0
-
-        def used(channels: int) -> int:
-            more = works if channels else ()
-            return sum(self._parts_within(work.of_channels(channels), cycles) for work in more)
-
-        return most_within(used, left, 0, available + 1)
 
     def build_alone(self, work: Work) -> Engine:
         """See `Board`."""

@@ -298,21 +298,15 @@ class MultiplierRate:
         """Number of multipliers of the mix."""
         return sum(count for _, count in self.mix)
 
+    def each(self, resource: str) -> Fraction:
+        """Return the `dsp`, `lut` or `ff` of a multiplier of the mix, on average."""
+        taken = sum((getattr(built, resource) * count for built, count in self.mix), Fraction(0))
+        return taken / max(1, self.count)
+
     @property
     def dsp(self) -> Fraction:
         """DSPs of a multiplier, on average."""
-        taken = sum((built.dsp * count for built, count in self.mix), Fraction(0))
-        return taken / max(1, self.count) if self.mix else 1 / self.per_dsp
-
-    @property
-    def lut_of_mix(self) -> Fraction:
-        """LUTs of a multiplier of the mix, on average; `lut` rounds them up."""
-        return Fraction(sum(built.lut * count for built, count in self.mix), max(1, self.count))
-
-    @property
-    def ff(self) -> Fraction:
-        """FFs of a multiplier of the mix, on average."""
-        return Fraction(sum(built.ff * count for built, count in self.mix), max(1, self.count))
+        return self.each("dsp") if self.mix else 1 / self.per_dsp
 
 
 def rate_of(

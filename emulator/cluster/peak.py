@@ -26,7 +26,7 @@ import numpy as np
 from ...kernels.number import MULTIPLIERS
 from .constants import find_range
 from .fpga import Fpga
-from .multipliers import DSP_TYPES, ORIGINS, Budget, Implementation, MultiplierRate, best_mix
+from .multipliers import DSP_TYPES, ORIGINS, Implementation, MultiplierRate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,19 +155,17 @@ def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
     counted = max(1, math.floor(board.usable_dsps * rate.per_dsp))
     multipliers = rate.count or counted
     gflops = 2 * multipliers * board.clock_mhz * board.efficiency / 1000
-    mix = rate.mix
-    if not mix and board.dsp_type is not None and not board.rates:
-        # What is counted is a bound, and built ones are what there is.
-        mix = best_mix(board.dsp_type, rate.kind, Budget(board.usable_dsps, board.lut, board.ff))
-    if not mix:
+    # What is counted is a bound, and built ones are what there is.
+    real = rate if rate.mix or board.rates else board.built_rate(rate.kind)
+    if real is None or not real.mix:
         dsp, origin = float(rate.dsp), "given" if board.rates else "counted"
         return Peak(
             rate.kind, multipliers, dsp, board.clock_mhz, gflops, gflops, gflops, origin, ""
         )
-    built = [implementation for implementation, count in mix if count]
+    built = [implementation for implementation, count in real.mix if count]
     least = max(built, key=lambda implementation: ORIGINS.index(implementation.origin))
     fewer, most = _factors(board, least)
-    low = fewer * min(1.0, sum(count for _, count in mix) / multipliers)
+    low = fewer * min(1.0, real.count / multipliers)
     high = most if rate.mix else 1.0
     return Peak(
         rate.kind,

@@ -292,6 +292,10 @@ class ChainPlan(Plan):
 
     def layout(self) -> Layout:
         """Return what each device stores and uses, what links carry, and what limits the rate."""
+        return self._layout
+
+    @functools.cached_property
+    def _layout(self) -> Layout:
         by = lay_out_on_chip if self.config.memory == "fpdeep" else lay_out
         return by(self.timing, self.steady.in_flight)
 

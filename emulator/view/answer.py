@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ..cluster import Board, Budget, Fpga, MultiplierRate, best_mix, peaks
+from ..cluster import Board, Fpga, MultiplierRate, peaks
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
 from ..mapping import DataPath
@@ -327,10 +327,9 @@ def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
     """Return what a built multiply-accumulate takes, where fewer fit than are counted; empty where
     as many do.
     """
-    if board.dsp_type is None:
+    built = board.built_rate(rate.kind)
+    if built is None:
         return "" if board.rates or rate.kind != "fp32" else "a built one takes several DSPs"
-    budget = Budget(board.usable_dsps, board.lut, board.ff)
-    built = MultiplierRate.of_mix(rate.kind, best_mix(board.dsp_type, rate.kind, budget), budget)
     if built.per_dsp >= rate.per_dsp:
         return ""
     text = f"a built one takes {float(built.dsp):.3g} DSPs and {built.lut:,} LUTs"
