@@ -1,7 +1,7 @@
 """The current folder, of which nothing is obeyed: neither programs, nor modules, nor settings of
 libraries.
 
-A `numpy.py` that came with somebody's data would be run: Python searches the current folder for
+A `numpy.py` that lies beside a data set would be run: Python searches the current folder for
 `python -m`, and the system for an empty entry of a search path. So programs are started by absolute
 paths, with search paths of absolute folders, and libraries read their settings elsewhere.
 """

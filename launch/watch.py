@@ -160,7 +160,7 @@ class Watch:
     def _wait_until(self, place: int, what: int, most_s: float) -> None:
         """Wait until the guard says something in its page."""
         page, until_s = self._shared(), time.monotonic() + most_s
-        # Shared memory wakes nobody: the page has to be looked at.
+        # A write to shared memory wakes no process, so the page is polled.
         while page is not None and page[place] != what and time.monotonic() < until_s:
             time.sleep(_NAP_S)
 

@@ -1,9 +1,9 @@
 from .board import BoardFit
+from .build import Build
 from .calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
 from .constants import Constant, Evidence, Fitness, LeftOut
 from .engine import EngineFit
 from .layers import ProfileFit
-from .reports import Build
 
 __all__ = [
     "BoardCalibration",

@@ -6,7 +6,7 @@ A product of n x n matrices has n^3 MACs and few bytes, so it measures multiplie
 clock; `efficiency` is that over what the board's keys allow. Rates that are sums over several FPGAs
 are divided by their number.
 
-Reports of a build (`reports.py`) give what it takes: multipliers of single precision, the clock,
+Reports of a build (`build.py`) give what it takes: multipliers of single precision, the clock,
 watts, the shell, and with `dsp_share` as many multipliers as were built.
 """
 
@@ -25,11 +25,11 @@ import numpy as np
 
 from ..cluster import Fpga, board_keys, load_cluster, range_of_class
 from ..common import InputError, name_of, plural
+from .build import Build, Stage, build_of
 from .constants import ONE_RUN, Constant, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
 from .link import OTHER_UNIT
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table, named
-from .reports import Build, Stage, build_of
 from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_sigma
 
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")

@@ -41,6 +41,7 @@ from ..network import load_network, zoo
 from ..profile import profile_of
 from ..view import log_ticks, new_figure, picture_file, save_figure
 from .board import BoardFit, cluster_of, fit_board, fpga, fpga_keys
+from .build import Build
 from .constants import Constant, Evidence, as_json
 from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
@@ -48,7 +49,6 @@ from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
 from .plausible import Line, check_link
 from .reading import Table, named, of_board, read_tables, version_of
-from .reports import Build
 
 Path = str | os.PathLike[str]
 

@@ -30,7 +30,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..common import InputError, decoded, did_you_mean, plural, read_file, shown
-from .reports import Report, read_report
+from .build import Report
+from .reports import read_report
 
 Lines = list[tuple[int, list[str]]]
 Version = tuple[int, ...]

@@ -180,7 +180,7 @@ def _trusted(place: pathlib.Path) -> pathlib.Path | None:
         if (is_temporary(place) and place.is_symlink()) or not _is_safe(real.stat()):
             return None
         # Above, whoever owns / is trusted, which is not root in some containers; from a folder
-        # whose sticky bit is set, such as /tmp, nobody removes what belongs to another.
+        # whose sticky bit is set, such as /tmp, users cannot remove one another's files.
         root = os.stat("/").st_uid
         for folder in map(os.stat, real.parents):
             if not _is_safe(folder, root, 0 if folder.st_mode & stat.S_ISVTX else _BY_OTHERS):

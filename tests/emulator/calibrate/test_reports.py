@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from emuchain.emulator.calibrate import BoardFit, calibrate_board, calibrate_link
 from emuchain.emulator.calibrate.board import _multipliers, _of_build, fpga
-from emuchain.emulator.calibrate.reports import Amounts, Report, Stage, build_of, read_report
+from emuchain.emulator.calibrate.build import Amounts, Report, Stage, build_of
+from emuchain.emulator.calibrate.reports import read_report
 from emuchain.emulator.cluster import board_keys, load_cluster
 from emuchain.emulator.common import InputError
 

@@ -99,8 +99,8 @@ def test_no_allocation_has_a_faster_slowest_engine(found: Network, dsp: int, dev
 def test_no_engine_has_tiles_that_the_slowest_device_leaves_idle(
     found: Network, boards: list[Fpga], devices: int
 ) -> None:
-    """Two steps fewer, and it would be slower than the slowest; one, where it was as slow and got
-    one more.
+    """With fewer tiles an engine would be slower than the slowest device, but for one step more
+    that an engine just as slow may have been given.
     """
     chain = cluster(*boards)
     mapping = partition(found, chain, min(devices, sum(channels_to_cut(found))))
@@ -169,8 +169,8 @@ def test_engines_of_two_layers_by_hand() -> None:
     all.
 
     With 9 multipliers 12 cycles are the least: the first layer's FP and PG have 12 convolutions,
-    one multiplier each; the second's FP, EB and PG 24, two each. So 8 are taken, and the first of
-    those as slow gets the one left over.
+    one multiplier each; the second's FP, EB and PG 24, two each. So 8 are taken, and the ninth
+    goes to the first of the slowest engines.
     """
     found = network((2, 1, 3), conv(2), conv(4), max_pool(1, 3))
     assert [layer.macs for layer in found.layers] == [12, 24]
