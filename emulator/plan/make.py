@@ -112,7 +112,7 @@ def make_plan(
     try:
         return make(config)
     except OverLimits as error:
-        raise InputError(f"{error}; {what_would_do(config, make)}") from None
+        raise OverLimits(f"{error}; {what_would_do(config, make)}") from None
 
 
 def _make_chain(

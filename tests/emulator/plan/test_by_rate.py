@@ -12,6 +12,7 @@ import pytest
 import emuchain
 from emuchain.emulator.mapping import partition_with_memory
 from emuchain.emulator.plan import ChainPlan
+from emuchain.emulator.plan.limits import OverLimits
 from emuchain.emulator.timing import Timing, memory_loads
 
 PlanOf = Callable[..., ChainPlan]
@@ -54,14 +55,19 @@ ones.
 
 
 def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> None:
-    intervals = []
+    """Fewer boards than have room for the buffers of all layers are refused, on built multipliers."""
+    intervals: list[int] = []
     for devices in series:
-        plan = emuchain.plan(
-            network, cluster, devices=devices, changes={"link.bandwidth_gbps": gbps}
-        )
+        changes = {"link.bandwidth_gbps": gbps}
+        try:
+            plan = emuchain.plan(network, cluster, devices=devices, changes=changes)
+        except OverLimits:
+            assert cluster == "u280" and not intervals
+            continue
         assert plan.fits
         assert plan.timing.interval_ps >= bound_ps(plan)
         intervals.append(plan.timing.interval_ps)
+    assert len(intervals) >= len(series) - 2
     assert all(after <= before for before, after in itertools.pairwise(intervals)), intervals
 
 
