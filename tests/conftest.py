@@ -386,16 +386,17 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write durations, if asked to, in the process that has the reports of all workers."""
+    """Write durations, if asked to, in the process that has the reports of all workers; files of
+    which no test ran now keep theirs.
+    """
     if session.config.getoption("--record-durations") and "PYTEST_XDIST_WORKER" not in os.environ:
-        taken = {
-            file: round(seconds, 1)
-            for file, seconds in sorted(_durations_s.items())
-            if seconds >= 1
-        }
-        (ROOT / "tests" / "durations.json").write_text(
-            json.dumps(taken, indent=0) + "\n", encoding="utf-8"
-        )
+        path = ROOT / "tests" / "durations.json"
+        before = json.loads(path.read_text(encoding="utf-8"))
+        taken = {file: before[file] for file in before if (ROOT / file).exists()}
+        for file, seconds in _durations_s.items():
+            taken[file] = round(seconds, 1)
+        kept = {file: taken[file] for file in sorted(taken) if taken[file] >= 1}
+        path.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
 
 
 OneLine = Callable[["pytest.ExceptionInfo[Exception] | str"], str]
