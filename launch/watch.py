@@ -20,7 +20,6 @@ import errno
 import fcntl
 import mmap
 import os
-import secrets
 import socket
 import struct
 import subprocess
@@ -338,7 +337,7 @@ def connect_guards(comm: Any, guards: Sequence[str], watch: Watch) -> None:
     if rank == 0:
         with socket.create_server(("", 0), backlog=len(guards)) as server:
             server.settimeout(_NAP_S)
-            port, word = server.getsockname()[1], secrets.token_bytes(16)
+            port, word = server.getsockname()[1], os.urandom(16)
             comm.bcast(Meeting([socket.gethostname(), *addresses()], port, word))
             all_tried = (
                 comm.Ibarrier()
