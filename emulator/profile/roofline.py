@@ -121,6 +121,8 @@ class Data(enum.Flag):
 
 
 ALL = (Data.WEIGHTS, Data.GRADIENTS, Data.FEATURES)
+_BITS = tuple(kind.value for kind in ALL)
+"""A search asks millions of times, and whole numbers answer ten times as fast as flags."""
 
 
 class Phases(NamedTuple):
@@ -155,12 +157,14 @@ class LayerData(NamedTuple):
 
     def room(self, data: Data) -> int:
         """Return the bytes that some of the data take."""
-        return sum(room for kind, room in zip(ALL, self.rooms, strict=True) if kind & data)
+        bits = data.value
+        return sum(room for bit, room in zip(_BITS, self.rooms, strict=True) if bit & bits)
 
     def moved(self, off_chip: Data) -> Phases:
         """Return the bytes that each phase moves over the memory port."""
+        bits = off_chip.value
         weights, gradients, features = (
-            size if kind & off_chip else 0 for kind, size in zip(ALL, self.sizes, strict=True)
+            size if bit & bits else 0 for bit, size in zip(_BITS, self.sizes, strict=True)
         )
         return Phases(
             weights + features, weights if self.work_ps.eb else 0, 2 * gradients + features
