@@ -61,6 +61,46 @@ class RangeDescription(Model):
         return self
 
 
+def _numbers(value: Any) -> Any:
+    return tuple(map(float, value)) if isinstance(value, list | tuple) else value
+
+
+_Numbers = Annotated[
+    tuple[PositiveFinite, ...],
+    pydantic.Field(min_length=1, max_length=1000),
+    pydantic.BeforeValidator(_numbers),
+]
+
+
+class NextMeasurementDescription(Model):
+    """A table of `[[next_measurement]]`: what `emuchain calibrate check` compares measurements with."""
+
+    what: Literal["message", "copy", "scale", "add", "triad", "products"]
+    where: dict[str, str] | None = None
+    start_ns: Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)] = 0.0
+    sizes: _Numbers
+    values: _Numbers
+    lows: _Numbers
+    highs: _Numbers
+    null: _Numbers
+
+    @pydantic.model_validator(mode="after")
+    def _is_whole(self) -> NextMeasurementDescription:
+        columns = (self.values, self.lows, self.highs, self.null)
+        if {len(self.sizes)} != set(map(len, columns)):
+            raise ValueError(
+                "`sizes`, `values`, `lows`, `highs` and `null` must have the same length"
+            )
+        if sorted(set(self.sizes)) != list(self.sizes):
+            raise ValueError("`sizes` must increase")
+        return self
+
+
+NextMeasurements = Annotated[
+    tuple[NextMeasurementDescription, ...],
+    pydantic.BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
+
 _SLACK = 1e-9
 """Share by which a value may be outside its range: of what rounds when files are written."""
 
@@ -235,6 +275,7 @@ class FpgaDescription:
     activation_cycles: NotNegative = ACTIVATION_CYCLES
     source: str | None = None
     uncertainty: dict[str, RangeDescription] | None = None
+    next_measurement: NextMeasurements | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1
 
     @property

@@ -18,7 +18,7 @@ from ..common import InputError, did_you_mean, plural
 if TYPE_CHECKING:
     from .description import ClusterDescription, FpgaDescription, GpuDescription
 
-_NOT_STUDIED = ("kind", "name", "multipliers", "source", "count", "uncertainty")
+_NOT_STUDIED = ("kind", "name", "multipliers", "source", "count", "uncertainty", "next_measurement")
 """Keys of boards and links that no study changes."""
 _OPTIONAL = ("machine", "resources", "network", "faults")
 """Tables that a cluster may lack."""

@@ -33,6 +33,8 @@ board = 2
 factor = 3
 [uncertainty]                 # optional: how far constants may be wrong (`constants.py`)
 "link.latency_ns" = { low = 950, high = 1100, class = "measured" }
+[[next_measurement]]          # optional: what further measurements should be (`emuchain calibrate check`)
+what = "message"
 """
 
 from __future__ import annotations
@@ -56,7 +58,12 @@ from ..common import (
     either,
 )
 from ..faults import FaultsDescription
-from .board_description import FpgaDescription, GpuDescription, RangeDescription
+from .board_description import (
+    FpgaDescription,
+    GpuDescription,
+    NextMeasurements,
+    RangeDescription,
+)
 from .cluster import Link, LinkShare
 
 
@@ -234,6 +241,7 @@ class ClusterDescription(Model):
     network: NetworkDescription | None = None
     faults: FaultsDescription | None = None
     uncertainty: dict[str, RangeDescription] | None = None
+    next_measurement: NextMeasurements | None = None
 
     @property
     @abc.abstractmethod

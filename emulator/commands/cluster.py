@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Constant: TypeAlias = "tuple[str, str, Any, ConstantRange | None]"
 """Whose it is, its key, its value, and its range if it is a number."""
 
-_NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty")
+_NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty", "next_measurement")
 
 
 @click.command(cls=FileCommand)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.cluster.board_description import RangeDescription
+from emuchain.emulator.cluster.board_description import NextMeasurementDescription, RangeDescription
 from emuchain.emulator.cluster.description import (
     FpgaDescription,
     GpuDescription,
@@ -47,6 +47,7 @@ MODELS: dict[str, type[Model]] = {
     "flips": model_of(FlipFault),
     "a death": model_of(BoardDeath),
     "a range": RangeDescription,
+    "a next measurement": NextMeasurementDescription,
     "a profile": ProfileDescription,
     "a profiled device": DeviceTable,
     "a profiled layer": LayerTable,
@@ -77,7 +78,8 @@ def kind_of(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return "table"
     if "additionalProperties" in schema:
-        return "table of tables"
+        is_text = schema["additionalProperties"] == {"type": "string"}
+        return "table of strings" if is_text else "table of tables"
     choices = schema.get(
         "enum", schema.get("choices", [schema["const"]] if "const" in schema else [])
     )

@@ -46,6 +46,7 @@ GPU: dict[str, Any] = {
     "links": {"bandwidth_gbps": 100, "latency_ns": 500},
 }
 
+NEXT = {"sizes": [1], "values": [2.0], "lows": [1.5], "highs": [2.5], "null": [3.0]}
 BOARD = {
     "type": "kc705",
     "kind": "fpga",
@@ -83,6 +84,7 @@ BOARD = {
     "activation_cycles": 100,
     "source": "a bench",
     "uncertainty": {"board.dsp": {"low": 1, "high": 9999, "class": "measured"}},
+    "next_measurement": [{"what": "copy", **NEXT}],
     "count": 3,
 }
 COUNTED: dict[str, Any] = {
@@ -156,6 +158,7 @@ TABLES = {
         "network": {"topology": "chain"},
         "faults": {},
         "uncertainty": {"link.latency_ns": {"low": 400, "high": 600, "class": "measured"}},
+        "next_measurement": [{"what": "message", **NEXT}],
         "links": [{"bandwidth_gbps": 10, "latency_ns": 1}, {"bandwidth_gbps": 20, "latency_ns": 2}],
     },
 }
@@ -216,7 +219,7 @@ def test_each_changed_key_is_the_edited_file(
     changed = bare(load_cluster(base, {f"{table}.{key}": value}))
     assert changed == bare(edited(base, table, key, value))
     assert base == before
-    kept_nowhere = {"kind", "source"}
+    kept_nowhere = {"kind", "source", "next_measurement"}
     repeated = {"link.count"}  # the last link of a chain is repeated anyway
     assert (
         key in kept_nowhere or f"{table}.{key}" in repeated or changed != bare(load_cluster(base))
