@@ -1,5 +1,12 @@
 from .emulator.api import plan, rate_range, register, simulate, sweep, train
-from .emulator.calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
+from .emulator.calibrate import (
+    BoardCalibration,
+    Coverage,
+    LinkCalibration,
+    calibrate_board,
+    calibrate_check,
+    calibrate_link,
+)
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
@@ -25,6 +32,7 @@ __all__ = [
     "BoardCalibration",
     "ChainPlan",
     "Cluster",
+    "Coverage",
     "Dataset",
     "Evaluation",
     "InputError",
@@ -40,6 +48,7 @@ __all__ = [
     "SteadyState",
     "__version__",
     "calibrate_board",
+    "calibrate_check",
     "calibrate_link",
     "evaluate",
     "export",

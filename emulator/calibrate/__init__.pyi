@@ -1,6 +1,7 @@
 from .board import BoardFit
 from .build import Build
 from .calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
+from .check import Coverage, calibrate_check
 from .constants import Constant, Evidence, Fitness, LeftOut
 from .engine import EngineFit
 from .layers import ProfileFit
@@ -10,6 +11,7 @@ __all__ = [
     "BoardFit",
     "Build",
     "Constant",
+    "Coverage",
     "EngineFit",
     "Evidence",
     "Fitness",
@@ -17,5 +19,6 @@ __all__ = [
     "LinkCalibration",
     "ProfileFit",
     "calibrate_board",
+    "calibrate_check",
     "calibrate_link",
 ]

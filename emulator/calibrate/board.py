@@ -16,7 +16,7 @@ import dataclasses
 import math
 import pathlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from statistics import geometric_mean
 from typing import Any
@@ -26,11 +26,32 @@ import numpy as np
 from ..cluster import Fpga, board_keys, load_cluster, range_of_class
 from ..common import InputError, name_of, plural
 from .build import Build, Stage, build_of
-from .constants import ONE_RUN, Constant, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
+from .constants import (
+    ONE_RUN,
+    Constant,
+    Evidence,
+    Fitness,
+    LeftOut,
+    Range,
+    expected,
+    left_out_runs,
+    outlooks,
+    ranges_of,
+    setups_of,
+)
 from .link import OTHER_UNIT
+from .mixed import MixedModel, Rows
+from .next_measurement import NextMeasurement
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table, named
-from .robust import LEAST_RMS, MOST_OUTLIERS, OUTLIER_SIGMAS, WORST_RMS, robust_sigma
+from .robust import (
+    LEAST_RMS,
+    MOST_OUTLIERS,
+    OUTLIER_SIGMAS,
+    WORST_RMS,
+    Floats,
+    robust_sigma,
+)
 
 MEMORY_FUNCTIONS = ("copy", "scale", "add", "triad")
 PRODUCTS = "products"
@@ -38,6 +59,9 @@ _OTHER_FUNCTIONS = ("pci-read", "pci-write")
 """STREAM of HPCC FPGA also times transfers with the host, which are no matter of the board's
 memory.
 """
+
+_NULL_MHZ = 200
+"""The clock of the null model, in which each DSP is a multiplier."""
 
 _AGREE = 0.01
 _APART = math.log(2)
@@ -85,6 +109,7 @@ class BoardFit:
     evidence: Evidence
     warnings: tuple[str, ...]
     build: Build | None = None
+    expected: tuple[NextMeasurement, ...] = ()
 
 
 def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None) -> BoardFit:
@@ -121,8 +146,9 @@ def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None
         built = _multipliers(build, keys)
         warnings += _doubts(build)
     by_key = {constant.key.removeprefix("board."): constant.value for constant in constants}
-    memory = _measured(_memory_rates(tables), warnings)
-    products = _measured(_product_rates(tables), warnings)
+    listed = keys.get("off_chip_gbytes_per_s"), keys["dsp"] * _NULL_MHZ / 1000
+    memory, memory_outlook = _measured(memory_rates(tables), warnings, listed[0])
+    products, products_outlook = _measured(product_rates(tables), warnings, listed[1])
     if memory:
         constants.append(_memory(memory, keys, warnings))
     if products:
@@ -145,10 +171,11 @@ def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None
         rounded,
         measured,
         has_report,
-        _fitness(measured),
+        _fitness(measured, memory_outlook, products_outlook),
         evidence,
         tuple(warnings),
         build,
+        (*memory_outlook.expected, *products_outlook.expected),
     )
 
 
@@ -324,7 +351,12 @@ def _doubts(build: Build) -> list[str]:
     return doubts
 
 
-def _memory_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+def memory_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+    """Yield the rates of memory that tables have.
+
+    Raises:
+        InputError: a row is of no known function, or has no valid number.
+    """
     for table in tables:
         if table.kind is Kind.MEMORY:
             for row in table.rows:
@@ -336,7 +368,8 @@ def _memory_rates(tables: Sequence[Table]) -> Iterable[Rate]:
                     raise InputError(f"{row}: `function` = {function!r}: known: {known}")
 
 
-def _product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+def product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
+    """Yield the rates of products of matrices that tables have; it raises as `memory_rates`."""
     for table in tables:
         if table.kind is Kind.PRODUCTS:
             for row in table.rows:
@@ -352,24 +385,114 @@ def _product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
                 yield Rate(row, PRODUCTS, rates[0] / row.boards())
 
 
-def _measured(rates: Iterable[Rate], warnings: list[str]) -> list[Measured]:
-    """Return what was measured, each with its mean over runs; outliers are named, and left out."""
+@dataclasses.dataclass(frozen=True)
+class _Outlook:
+    """What further rates are expected to be, and rows of left-out runs: relative error, rate and
+    what the others' range would be; with the number of runs.
+    """
+
+    expected: tuple[NextMeasurement, ...] = ()
+    left_out: tuple[tuple[float, float, Range], ...] = ()
+    runs: int = 0
+
+
+def _measured(
+    rates: Iterable[Rate], warnings: list[str], listed: float | None
+) -> tuple[list[Measured], _Outlook]:
+    """Return what was measured, each with its mean over runs, and the outlook; outliers are named,
+    and left out. `listed` is the data sheet's rate.
+    """
     by_what: dict[str, list[Rate]] = defaultdict(list)
     for rate in rates:
         by_what[rate.what].append(rate)
-    things = []
+    if not by_what:
+        return [], _Outlook()
+    kept = []
     for what, all_of_it in by_what.items():
-        kept = _without_outliers(all_of_it, warnings)
-        named = [(str(rate.row), rate.value) for rate in kept]
+        by_what[what] = _without_outliers(all_of_it, warnings)
         check_scatter(
-            named,
+            [(str(rate.row), rate.value) for rate in by_what[what]],
             WORST_RMS,
             f"10^9 MACs/s of {what}" if what == PRODUCTS else f"GB/s of {what}",
             CHOOSE,
         )
-        means = [geometric_mean(values) for values in _by_run(kept).values()]
-        things.append(Measured(what, geometric_mean(means), range_of(means), tuple(kept)))
-    return things
+        kept += by_what[what]
+    means = np.array(
+        [
+            geometric_mean([geometric_mean(values) for values in _by_run(of_it).values()])
+            for of_it in by_what.values()
+        ]
+    )
+    model = _Rates([*by_what], kept, means)
+    things = [
+        Measured(what, float(mean), held, tuple(by_what[what]))
+        for what, mean, held in zip(by_what, means, model.ranges(), strict=True)
+    ]
+    return things, model.outlook(listed)
+
+
+class _Rates:
+    """The mixed model of rates, each thing with a mean of its own; runs and set-ups are common."""
+
+    def __init__(self, names: Sequence[str], rates: Sequence[Rate], means: Floats) -> None:
+        self._names, self._rates, self._means = names, rates, means
+        self._runs = list(dict.fromkeys(rate.row.run for rate in rates))
+        of_rows = setups_of([rate.row for rate in rates])
+        self._setups = list(dict.fromkeys(of_rows))
+        self._things = np.array([names.index(rate.what) for rate in rates], np.intp)
+        self._values = np.array([rate.value for rate in rates])
+        runs = np.array([self._runs.index(rate.row.run) for rate in rates], np.intp)
+        setups = np.array([self._setups.index(setup) for setup in of_rows], np.intp)
+        self._rows = Rows(np.eye(len(names))[self._things], np.zeros(len(rates)), runs, setups)
+        self._model = MixedModel(np.log(self._values / means[self._things]), self._rows)
+
+    def ranges(self) -> list[Range]:
+        """Return the range of each thing."""
+        ranges = ranges_of(self._model.constants(), self._means, 1)
+        counts = [
+            len({rate.row.run for rate in self._rates if rate.what == name}) for name in self._names
+        ]
+        return [
+            Range(held.low, held.high, count).around(float(mean))
+            for held, count, mean in zip(ranges, counts, self._means, strict=True)
+        ]
+
+    def outlook(self, listed: float | None) -> _Outlook:
+        """Return what further rates are expected to be."""
+        further = np.full(len(self._names), -1, np.intp)
+        terms = np.eye(len(self._names))
+        expected_rates = []
+        for setup, mixture in outlooks(
+            self._model,
+            self._setups,
+            lambda number: Rows(terms, np.zeros(len(further)), further, further * 0 + number),
+        ):
+            values = expected(mixture, self._means)
+            ends = ranges_of(mixture, self._means, len(self._runs))
+            expected_rates += [
+                NextMeasurement.single(name, dict(setup), float(value), (end.low, end.high), listed)
+                for name, value, end in zip(self._names, values, ends, strict=True)
+            ]
+        chosen = left_out_runs(self._runs) if len(self._runs) > 1 else []
+        left_out = tuple(row for run in chosen for row in self._left_out(run))
+        return _Outlook(tuple(expected_rates), left_out, len(chosen))
+
+    def _left_out(self, run: str) -> Iterator[tuple[float, float, Range]]:
+        number = self._runs.index(run)
+        places = np.flatnonzero(self._rows.runs == number)
+        others = np.setdiff1d(np.arange(len(self._rates)), places)
+        # What only this run has measured, no other predicts.
+        places = places[np.isin(self._things[places], self._things[others])]
+        if not len(places):
+            return
+        means = self._means[self._things[places]]
+        rows = dataclasses.replace(self._rows.at(places), runs=np.full(len(places), -1, np.intp))
+        mixture = self._model.next_rows(rows, number)
+        ends = ranges_of(mixture, means, 1)
+        for value, mean, end in zip(
+            self._values[places], expected(mixture, means), ends, strict=True
+        ):
+            yield abs(float(mean / value) - 1), float(value), end
 
 
 def _by_run(rates: Iterable[Rate]) -> dict[str, list[float]]:
@@ -464,7 +587,7 @@ def _efficiency(
     )
 
 
-def _fitness(measured: Sequence[Measured]) -> Fitness | None:
+def _fitness(measured: Sequence[Measured], *outlooks: _Outlook) -> Fitness | None:
     """Return how well each rate is that of its thing, and how well those of a run follow from the
     other runs.
     """
@@ -473,17 +596,6 @@ def _fitness(measured: Sequence[Measured]) -> Fitness | None:
         return None
     worst, rate = max(errors, key=lambda error: abs(error[0]))
     rms = math.sqrt(math.fsum(error**2 for error, _ in errors) / len(errors))
-    return Fitness(rms, f"{rate.row}, {rate.what}", worst, _left_out(measured))
-
-
-def _left_out(measured: Sequence[Measured]) -> LeftOut | None:
-    rows: list[tuple[float, float, Range]] = []
-    runs: set[str] = set()
-    for thing in measured:
-        by_run = _by_run(thing.rates)
-        for run in left_out_runs([*by_run]) if len(by_run) > 1 else ():
-            others = [value for other, values in by_run.items() if other != run for value in values]
-            interval, mean = range_of(others), geometric_mean(others)
-            rows += [(abs(mean / value - 1), value, interval) for value in by_run[run]]
-            runs.add(run)
-    return LeftOut.of(rows, len(runs))
+    rows = [row for outlook in outlooks for row in outlook.left_out]
+    left_out = LeftOut.of(rows, sum(outlook.runs for outlook in outlooks))
+    return Fitness(rms, f"{rate.row}, {rate.what}", worst, left_out)

@@ -18,7 +18,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -47,6 +47,7 @@ from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
+from .next_measurement import NextMeasurement
 from .plausible import Line, check_link
 from .reading import Table, named, of_board, read_tables, version_of
 
@@ -178,7 +179,8 @@ def calibrate_link(
                 ),
             )
         )
-        toml = cluster_toml(pathlib.PurePath(out or "cluster.toml"), type, constants, fit.evidence)
+        path = pathlib.PurePath(out or "cluster.toml")
+        toml = cluster_toml(path, type, constants, fit.evidence, fit.expected)
         _check(lambda: load_cluster(read_description(toml)), tables)
         if picture is not None:
             draw_link(fit, picture)
@@ -374,10 +376,13 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
     sizes = np.unique(np.geomspace(messages.sizes.min(), messages.sizes.max(), 400).round())
     endless = np.full_like(sizes, np.inf)
     along = Messages((), sizes, endless, endless)
-    low = LinkModel(fit.latency_s.low, fit.bytes_per_s.high, 0.0, model.fit).times(along)
-    high = LinkModel(fit.latency_s.high, fit.bytes_per_s.low, 0.0, model.fit).times(along)
+    table = fit.expected[-1]
+    outlooks = [table.at(size) for size in sizes.tolist()]
+    low, high = (
+        np.array([getattr(outlook, end) for outlook in outlooks]) / 1e9 for end in ("low", "high")
+    )
     line = LinkModel(model.latency_s, model.bytes_per_s, 0.0, model.fit).times(along)
-    above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="range of 90 % of runs")
+    above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="90 % of further messages")
     gbps = model.bytes_per_s * 8e-9
     above.plot(
         sizes,
@@ -417,7 +422,11 @@ _OF_NETWORK = ("output_bytes", "feature_bytes", "parameter_bytes")
 
 
 def cluster_toml(
-    path: pathlib.PurePath, board: str, constants: Sequence[Constant], evidence: Evidence
+    path: pathlib.PurePath,
+    board: str,
+    constants: Sequence[Constant],
+    evidence: Evidence,
+    expected: Sequence[NextMeasurement] = (),
 ) -> str:
     """Return the file of a cluster of boards of one type, whose links have the constants
     `link.KEY`.
@@ -434,9 +443,16 @@ def cluster_toml(
             "[links]",
             *_keys(links),
             *_uncertainty(constants, evidence, {}),
+            *_tables(expected),
             "",
         ]
     )
+
+
+def _tables(expected: Sequence[NextMeasurement]) -> Iterator[str]:
+    """Yield the lines of what further measurements are expected to be."""
+    for table in expected:
+        yield from table.toml()
 
 
 def board_toml(fit: BoardFit | EngineFit) -> str:
@@ -452,6 +468,7 @@ def board_toml(fit: BoardFit | EngineFit) -> str:
         named_keys.append("multipliers")
     kinds = ["reported" if constant.kind == "report" else "measured" for constant in fit.constants]
     before = keys.pop("uncertainty", {})
+    keys.pop("next_measurement", None)
     if "efficiency" in measured and isinstance(fit, BoardFit):
         before = {key: entry for key, entry in before.items() if key not in _HELD_BY_EFFICIENCY}
         before["board.clock_mhz"] = _entry(keys["clock_mhz"], keys["clock_mhz"], fit.evidence)
@@ -464,6 +481,7 @@ def board_toml(fit: BoardFit | EngineFit) -> str:
             ),
             *_keys(keys),
             *_uncertainty(fit.constants, fit.evidence, before),
+            *(_tables(fit.expected) if isinstance(fit, BoardFit) else ()),
             "",
         ]
     )

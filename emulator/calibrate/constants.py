@@ -1,42 +1,39 @@
 """What a calibration ends with: constants with their ranges, how well the model fits, and what is
 left open.
 
-Ranges come from the scatter between runs: 90 % of further runs lie within. A run's own residuals
-say little of how the next run differs: ranges made of them hold 17 to 48 % of other runs. So each
-run gives its own value, and of R of them follows exp(mean ± t · max(tau, 0.5 %) · sqrt(1 + 1/R)),
-mean and tau of the logarithms, with Student's t at 0.95 for R - 1 degrees of freedom. With one run
-only the floor of 0.5 % is known, and t is the normal distribution's.
+Two ranges, of 90 % each, follow from a mixed model of the measurements (`mixed.py`): that of a
+constant, as a further run of the same set-up has it, and that of the next measurement, which holds
+the scatter of a single row and how far the form is from the truth, too (`check.py`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..cluster import RangeClass
 from ..common import plural
-from .reading import Table, digest
-
-FLOOR = 0.005
-"""Least relative standard deviation between runs: what a file cannot show, such as the day or the
-room.
-"""
+from .mixed import GROUP, RUN, Floats, MixedModel, Mixture, Rows
+from .reading import Row, Table, digest
 
 ONE_RUN = (
-    "one run: nothing is known of the scatter between runs; ranges are those of the floor of"
-    f" {100 * FLOOR:g} %"
+    "one run: nothing is known of the scatter between runs; ranges are those of boards that were"
+    f" measured often, {100 * RUN.likely:g} %"
 )
 """What is reported to the user of data of one run."""
 
 _MOST_LEFT_OUT = 30
 """Runs that are left out: with more, fits take time and the mean error hardly changes."""
 
-_LEVEL = 0.95
-_NORMAL = 1.6448536269514722
+_LOW, _HIGH = 0.05, 0.95
+
+_GROUP_COLUMNS = ("system", "bitstream", "communication", "kernel_replications")
+"""Columns of which other values are another set-up."""
 
 
 class Range(NamedTuple):
@@ -61,14 +58,39 @@ class Range(NamedTuple):
         return Range(min(self.low, value), max(self.high, value), self.runs)
 
 
-def range_of(values: Sequence[float]) -> Range:
-    """Return the range of a constant, of which each run gives a value above zero."""
-    runs = len(values)
-    logs = [math.log(value) for value in values]
-    mean = math.fsum(logs) / runs
-    tau = math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (runs - 1)) if runs > 1 else 0.0
-    half = student(runs - 1) * max(tau, FLOOR) * math.sqrt(1 + 1 / runs)
-    return Range(math.exp(mean - half), math.exp(mean + half), runs)
+def ranges_of(mixture: Mixture, values: Floats | float, runs: int) -> list[Range]:
+    """Return the ranges that hold 90 % of values, as distributed about those of a form."""
+    ends = (np.exp(mixture.quantile(share)) * values for share in (_LOW, _HIGH))
+    return [Range(float(low), float(high), runs) for low, high in zip(*ends, strict=True)]
+
+
+def expected(mixture: Mixture, values: Floats | float) -> Floats:
+    """Return the values that further ones are as often above as below."""
+    middle: Floats = np.exp(mixture.quantile(0.5)) * values
+    return middle
+
+
+Setup = tuple[tuple[str, str], ...]
+"""The columns by which set-ups differ, with the values of one."""
+
+
+def setups_of(rows: Sequence[Row]) -> list[Setup]:
+    """Return the set-up of each row, by those columns that all rows have."""
+    columns = [column for column in _GROUP_COLUMNS if all(row.has(column) for row in rows)]
+    return [tuple((column, row.cells[column]) for column in columns) for row in rows]
+
+
+def outlooks(
+    mixed: MixedModel, setups: Sequence[Setup], rows: Callable[[int], Rows]
+) -> Iterator[tuple[Setup, Mixture]]:
+    """Yield how further measurements are distributed in each set-up, and in any other; `rows` says
+    where they stand in the set-up of a number, -1 of another one.
+    """
+    for number, setup in enumerate(setups):
+        yield setup, mixed.next_rows(rows(number))
+    if setups[0]:
+        other = mixed.next_rows(rows(-1))
+        yield (), other if len(setups) > 1 else other.widened(GROUP)
 
 
 def left_out_runs(runs: Sequence[str]) -> list[str]:
@@ -76,34 +98,6 @@ def left_out_runs(runs: Sequence[str]) -> list[str]:
     some.
     """
     return [*runs[:: math.ceil(len(runs) / _MOST_LEFT_OUT)]]
-
-
-@functools.cache
-def student(freedom: int) -> float:
-    """Return the 0.95 quantile of Student's t; of the normal distribution without any degree of
-    freedom.
-    """
-    if freedom == 0:
-        return _NORMAL
-    # t lies between the normal distribution's quantile and 6.314, that of one degree of freedom.
-    low, high = _NORMAL, 7.0
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _below(middle, freedom) < _LEVEL else (low, middle)
-    return (low + high) / 2
-
-
-def _below(t: float, freedom: int) -> float:
-    """Return the probability of values below `t`: a finite sum for whole degrees of freedom."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine = math.cos(angle)
-    term = total = 1.0 if freedom % 2 == 0 else cosine
-    for k in range(freedom % 2 + 2, freedom, 2):
-        term *= (k - 1) / k * cosine**2
-        total += term
-    if freedom % 2 == 0:
-        return 0.5 + math.sin(angle) * total / 2
-    return 0.5 + (angle + (math.sin(angle) * total if freedom > 1 else 0)) / math.pi
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,8 @@ import numpy as np
 from ..cluster import EngineArray, Work
 from ..common import InputError, plural
 from .board import fpga, fpga_keys
-from .constants import Constant, Evidence, Range, range_of
+from .constants import Constant, Evidence, Range
+from .mixed import RUN
 from .reading import Kind, Row, Table, named
 from .robust import Floats
 
@@ -127,10 +128,20 @@ class EngineFit:
         values["efficiency"] = self.efficiency
         units = {"start_cycles": "cycles"}
         return tuple(
-            Constant(f"board.{key}", value, _range(key, value), units.get(key, "")).rounded()
+            Constant(f"board.{key}", value, self._range(key, value), units.get(key, "")).rounded()
             for key, value in values.items()
             if value
         )
+
+    def _range(self, key: str, value: float) -> Range:
+        """Return the range of a constant by how far layers are off that are left out; no share is
+        above 1.
+        """
+        wide = 1 + _NORMAL * max(self.left_out_error, RUN.likely)
+        return Range(value / wide, value * wide if key in _COUNTS else min(value * wide, 1.0), 1)
+
+
+_NORMAL, _COUNTS = 1.645, ("start_cycles",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,12 +153,6 @@ class Check:
     roofline_near: int
     worst: str
     worst_error: float
-
-
-def _range(key: str, value: float) -> Range:
-    """Return the range of a constant of one fit; no share is above 1."""
-    low, high, runs = range_of([value])
-    return Range(low, high if key == "start_cycles" else min(high, 1.0), runs)
 
 
 def is_of_convolutions(tables: Sequence[Table]) -> bool:

@@ -2,8 +2,11 @@
 u = 64 bytes.
 
 L is the latency and B the bandwidth of one direction. T0 is the start of a kernel, once for `loop`
-messages: it is fitted where rows differ in `loop_length`, and goes nowhere, as emuchain's links
-have no such thing.
+messages: it is fitted where rows differ in `loop_length`, and goes into the file's
+`[[next_measurement]]` alone, as emuchain's links have no such thing.
+
+No link is a line: packets, windows and protocols bend it, and step it. How far the truth is from
+it, at each size, is a part of the mixed model (`mixed.py`), by which the next message is expected.
 
 Messages are rows of sizes and times, in bytes and seconds, whatever units the files have.
 """
@@ -15,15 +18,29 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common import InputError, format_bytes, plural
-from .constants import ONE_RUN, Evidence, Fitness, LeftOut, Range, left_out_runs, range_of
+from .constants import (
+    ONE_RUN,
+    Evidence,
+    Fitness,
+    LeftOut,
+    Range,
+    Setup,
+    expected,
+    left_out_runs,
+    outlooks,
+    ranges_of,
+    setups_of,
+)
+from .mixed import MixedModel, Rows
+from .next_measurement import MESSAGE, NextMeasurement
 from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, named, version_of
-from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times
+from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times, stand_out
 
 Places = NDArray[np.intp]
 
@@ -61,15 +78,24 @@ class Messages:
 
     def of_run(self, run: str) -> Messages:
         """Return the rows of a run."""
-        return self._at(self.runs[run])
-
-    def without(self, run: str) -> Messages:
-        """Return the rows of all other runs."""
-        return self._at(np.delete(np.arange(len(self.rows)), self.runs[run]))
-
-    def _at(self, places: Places) -> Messages:
+        places = self.runs[run]
         rows = tuple(self.rows[place] for place in places)
         return Messages(rows, self.sizes[places], self.loops[places], self.times[places])
+
+    @functools.cached_property
+    def run_labels(self) -> Places:
+        """The number of each row's run."""
+        labels = np.zeros(len(self.rows), np.intp)
+        for number, places in enumerate(self.runs.values()):
+            labels[places] = number
+        return labels
+
+    @functools.cached_property
+    def setups(self) -> tuple[list[Setup], Places]:
+        """The set-ups, and the number of each row's."""
+        of_rows = setups_of(self.rows)
+        setups = list(dict.fromkeys(of_rows))
+        return setups, np.array([setups.index(setup) for setup in of_rows], np.intp)
 
     @property
     def starts(self) -> bool:
@@ -190,10 +216,17 @@ FEWEST_SIZES, LEAST_SPAN = 4, 64
 MOST_RUNS = 5000
 """More take longer than half a minute, and narrow no range."""
 
+_MOST_SIZES = 40
+"""Sizes of which a file says what messages take; of more, some."""
+
 _LEAST_GROWTH, _LEAST_LATENCY = 0.05, 0.005
 """Least time of the largest message's bytes over the latency, and of the latency over the smallest
 time.
 """
+
+
+_NO_LINK_RMS = 1.0
+"""Rows further from a line are of no link: bent and stepped ones are nearer."""
 
 
 class Unfit(Exception):
@@ -211,19 +244,30 @@ class LinkModel:
 
     def times(self, messages: Messages) -> Floats:
         """Return the times in s that messages take by the model."""
-        return _terms(messages, True) @ np.array(
-            [self.latency_s, 1 / self.bytes_per_s, self.start_s]
-        )
+        return _terms(messages, True) @ self._values
+
+    def rows(self, messages: Messages, runs: Places, setups: Places) -> Rows:
+        """Return where messages of some runs and set-ups stand in the mixed model."""
+        terms = _terms(messages, True) * self._values
+        terms /= terms.sum(axis=1)[:, None]
+        return Rows(terms[:, self._values > 0], np.log2(messages.sizes), runs, setups)
+
+    @property
+    def _values(self) -> Floats:
+        return np.array([self.latency_s, 1 / self.bytes_per_s, max(self.start_s, 0.0)])
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkFit:
-    """The model of all rows, ranges by the scatter between runs, and how well the model fits."""
+    """The line of all rows, ranges by the mixed model, what messages are expected to take in each
+    set-up, and how well all that fits.
+    """
 
     messages: Messages
     model: LinkModel
     latency_s: Range
     bytes_per_s: Range
+    expected: tuple[NextMeasurement, ...]
     fitness: Fitness
     evidence: Evidence
     warnings: tuple[str, ...]
@@ -255,20 +299,65 @@ def _fit(messages: Messages, tables: Sequence[Table], from_bytes: int) -> LinkFi
     _check_sizes(messages)
     model = link_model(messages)
     _check_fit(messages, model, from_bytes)
-    by_run = {run: _model_of_run(messages, run) for run in messages.runs}
-    models = {run: of_run for run, of_run in by_run.items() if of_run is not None}
-    known = list(models.values()) or [model]
-    latency = range_of([of_run.latency_s for of_run in known]).around(model.latency_s)
-    bandwidth = range_of([of_run.bytes_per_s for of_run in known]).around(model.bytes_per_s)
+    mixed = _mixed(messages, model)
+    latency, per_byte, *_ = ranges_of(mixed.constants(), 1.0, len(messages.runs))
     residuals = model.fit.residuals
     worst = int(np.argmax(np.abs(residuals)))
     place = f"{messages.rows[worst]}, {messages.sizes[worst]:,.0f} bytes"
     fitness = Fitness(
-        model.fit.rms, place, math.expm1(residuals[worst]), _left_out(messages, models)
+        model.fit.rms, place, math.expm1(residuals[worst]), _left_out(messages, model, mixed)
     )
-    evidence = Evidence.of(tables, len(messages.rows), len(messages.runs))
-    warnings = tuple(_warnings(messages, model, len(models)))
-    return LinkFit(messages, model, latency, bandwidth, fitness, evidence, warnings)
+    rate = Range(1 / per_byte.high, 1 / per_byte.low, per_byte.runs)
+    return LinkFit(
+        messages,
+        model,
+        latency.times(model.latency_s).around(model.latency_s),
+        rate.times(model.bytes_per_s).around(model.bytes_per_s),
+        tuple(_expected(messages, model, mixed)),
+        fitness,
+        Evidence.of(tables, len(messages.rows), len(messages.runs)),
+        tuple(_warnings(messages, model)),
+    )
+
+
+def _mixed(messages: Messages, model: LinkModel) -> MixedModel:
+    """Return the mixed model of rows that do not stand out."""
+    rows = model.rows(messages, messages.run_labels, messages.setups[1])
+    kept = np.flatnonzero(~stand_out(model.fit, messages.sizes))
+    return MixedModel(model.fit.residuals[kept], rows.at(kept))
+
+
+_FURTHEST = 1024
+"""How many times the largest message another one may be of which a time is expected."""
+
+
+def _expected(messages: Messages, model: LinkModel, mixed: MixedModel) -> Iterator[NextMeasurement]:
+    """Yield what messages take in a further run of each set-up: at sizes measured, and between."""
+    measured = np.unique(messages.sizes)
+    every = -(-len(measured) // _MOST_SIZES)
+    measured = np.unique([*measured[::every], measured[-1]])
+    between = np.sqrt(measured[1:] * measured[:-1]).round()
+    beyond = measured[-1] * np.geomspace(4, _FURTHEST, 5)
+    sizes = np.unique([*measured, *between, *beyond])
+    endless = np.full_like(sizes, np.inf)
+    along = Messages((), sizes, endless, endless)
+    line, further = model.times(along) * 1e9, np.full(len(sizes), -1, np.intp)
+    for setup, mixture in outlooks(
+        mixed,
+        messages.setups[0],
+        lambda number: model.rows(along, further, np.full_like(further, number)),
+    ):
+        ends = ranges_of(mixture, line, len(messages.runs))
+        yield NextMeasurement(
+            MESSAGE,
+            dict(setup),
+            sizes,
+            expected(mixture, line),
+            np.array([end.low for end in ends]),
+            np.array([end.high for end in ends]),
+            line,
+            model.start_s * 1e9,
+        )
 
 
 def link_model(messages: Messages) -> LinkModel:
@@ -331,41 +420,37 @@ def _check_fit(messages: Messages, model: LinkModel, from_bytes: int) -> None:
             f"{messages.rows[worst]}: mixed units: takes"
             f" {math.exp(model.fit.residuals[worst]):,.3g} times as long as other rows say"
         )
-    if model.fit.rms > WORST_RMS:
+    if model.fit.rms > _NO_LINK_RMS:
         hint = (
             "small messages may go another way: leave them out by `--from-bytes N`"
             if not from_bytes
             else "runs may be of different set-ups: choose some by `--only COLUMN=VALUE`"
         )
-        rms = f"rms {100 * model.fit.rms:.0f} % (at most {100 * WORST_RMS:.0f} %)"
+        rms = f"rms {100 * model.fit.rms:.0f} % (at most {100 * _NO_LINK_RMS:.0f} %)"
         raise Unfit(f"a line does not fit: {rms}; {hint}")
 
 
-def _model_of_run(messages: Messages, run: str) -> LinkModel | None:
-    """Return the model of a run alone, or None if it has too few sizes for one."""
-    try:
-        alone = messages.of_run(run)
-        _check_sizes(alone)
-        return link_model(alone)
-    except Unfit:
-        return None
-
-
-def _left_out(messages: Messages, models: dict[str, LinkModel]) -> LeftOut | None:
-    """Return how well each run is predicted by the others, and how many of its rows their range
-    holds.
+def _left_out(messages: Messages, model: LinkModel, mixed: MixedModel) -> LeftOut | None:
+    """Return how well each run is predicted by the others, and how many of its rows their ranges
+    hold.
     """
-    if len(models) < 2:
+    if len(messages.runs) < 2:
         return None
     rows: list[tuple[float, float, Range]] = []
-    chosen = left_out_runs([*models])
+    names = [*messages.runs]
+    chosen = left_out_runs(names)
     for run in chosen:
-        left, others = messages.of_run(run), messages.without(run)
-        errors = link_model(others).times(left) / left.times - 1
-        by_run = np.array([model.times(left) for other, model in models.items() if other != run])
+        left, places = messages.of_run(run), messages.runs[run]
+        further = np.full(len(places), -1, np.intp)
+        mixture = mixed.next_rows(
+            model.rows(left, further, messages.setups[1][places]), names.index(run)
+        )
+        line = model.times(left)
+        errors = expected(mixture, line) / left.times - 1
+        ends = ranges_of(mixture, line, len(names) - 1)
         rows += [
-            (abs(float(error)), float(time), range_of(list(map(float, of_others))))
-            for error, time, of_others in zip(errors, left.times, by_run.T, strict=True)
+            (abs(float(error)), float(time), end)
+            for error, time, end in zip(errors, left.times, ends, strict=True)
         ]
     return LeftOut.of(rows, len(chosen))
 
@@ -374,7 +459,7 @@ _MOST_NAMED = 3
 _STEP_DOWN = 0.02
 
 
-def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[str]:
+def _warnings(messages: Messages, model: LinkModel) -> list[str]:
     fit, warnings = model.fit, []
     named = [
         f"{messages.rows[place]} ({messages.sizes[place]:,.0f} bytes,"
@@ -392,14 +477,13 @@ def _warnings(messages: Messages, model: LinkModel, fitted_runs: int) -> list[st
     if falling:
         more = f", and at {len(falling) - 1} more sizes" if len(falling) > 1 else ""
         warnings.append(f"not monotone: {falling[0]}{more}")
-    runs = len(messages.runs)
-    if runs == 1:
-        warnings.append(ONE_RUN)
-    elif fitted_runs < runs:
+    if fit.rms > WORST_RMS:
         warnings.append(
-            f"ranges are those of {plural(fitted_runs, 'run')}: {runs - fitted_runs} more have"
-            f" fewer than {FEWEST_SIZES} sizes, or a span below {LEAST_SPAN}"
+            f"no line: rms {100 * fit.rms:.0f} %; `latency_ns` and `bandwidth_gbps` are those of the"
+            " nearest one. `[[next_measurement]]` follows the measured sizes"
         )
+    if len(messages.runs) == 1:
+        warnings.append(ONE_RUN)
     if fit.rms < LEAST_RMS:
         warnings.append(f"residuals of {fit.rms:.1e}: computed, not measured")
     lowest = float(np.min(model.times(messages)))

@@ -70,6 +70,28 @@ def fit_times(terms: Floats, times: Floats) -> Fit:
     )
 
 
+def stand_out(fit: Fit, sizes: Floats) -> Flags:
+    """Return which outliers stand out from rows of about their size, too: the others are where the
+    model is wrong.
+
+        residual      x        x stands out; what bends away, o, does not
+                o o o   o o
+            o o             o o
+                            --> size
+    """
+    steps = np.unique(sizes)
+    pools = [fit.residuals[sizes == size] for size in steps]
+    middles = np.array([np.median(pool) for pool in pools])
+    around = np.clip(np.arange(len(steps)), 1, max(len(steps) - 2, 1))
+    local = [
+        float(np.median(np.concatenate(pools[place - 1 : place + 2]))) for place in around.tolist()
+    ]
+    apart = fit.residuals - np.array(local)[np.searchsorted(steps, sizes)]
+    sigma = max(robust_sigma(apart, _LEAST_SIGMA), robust_sigma(np.diff(middles), _LEAST_SIGMA))
+    flags: Flags = fit.outliers & (np.abs(apart) > OUTLIER_SIGMAS * sigma)
+    return flags
+
+
 def robust_sigma(residuals: Floats, least: float) -> float:
     """Return the standard deviation of residuals about zero by their median magnitude, `least` at
     least.

@@ -4,6 +4,7 @@ one's own hardware.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 import shlex
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         BoardFit,
         Build,
         Constant,
+        Coverage,
         EngineFit,
         Evidence,
         Fitness,
@@ -166,6 +168,52 @@ def calibrate_board(
     return Result(functools.partial(_print_board, done, done.fit, out), done.as_json)
 
 
+@calibrate.command("check")
+@click.argument("constants", metavar="FILE.toml", type=Named(roles.CONSTANTS, PATH))
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=Named(roles.MEASUREMENTS, PATH)
+)
+@word_option(
+    "--only",
+    "COLUMN=VALUE",
+    "Take the rows with this value, such as board=520N; may be given several times.",
+    multiple=True,
+)
+@word_option(
+    "--b-eff-version",
+    "X",
+    "Version of b_eff, where files do not say it; a loop has two messages before 1.3.",
+)
+@json_option()
+def calibrate_check(
+    constants: pathlib.Path,
+    files: Sequence[pathlib.Path],
+    only: Sequence[str],
+    b_eff_version: str | None,
+) -> Result:
+    """Compare measurements that were not fitted with what a file of constants expects of them.
+
+    FILE.toml is what `emuchain calibrate link` or `board` has written; a FILE is as there.
+    """
+    with starting():
+        from ..calibrate import calibrate_check as run
+
+    coverage = run(constants, files, only=_only(only), b_eff_version=b_eff_version)
+    return Result(lambda: _print_coverage(coverage), lambda: dataclasses.asdict(coverage))
+
+
+def _print_coverage(coverage: Coverage) -> None:
+    view.print_answer(
+        [
+            f"{plural(coverage.rows, 'row')}: {coverage.mean_percent:.2f} % off on average,"
+            f" {coverage.worst_percent:.2f} % at most ({coverage.worst_row})",
+            f"ranges of 90 % hold {percent(coverage.in_range)} of the rows,"
+            f" {coverage.half_width_percent:.1f} % to either side on average",
+            f"null model: {coverage.null_percent:.2f} % off on average",
+        ]
+    )
+
+
 def _only(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         if "=" not in text:
@@ -184,7 +232,9 @@ def _print_link(done: LinkCalibration, out: pathlib.Path | None) -> None:
             _rows_line(done.fit.evidence, done.fit.fitness),
             *_left_out_lines(done.fit.fitness, done.fit.evidence),
             *(
-                [f"start of kernels: {start * 1e6:,.4g} us, once a loop; it goes into no file"]
+                [
+                    f"start of kernels: {start * 1e6:,.4g} us, once a loop; links of clusters have none"
+                ]
                 if start
                 else []
             ),

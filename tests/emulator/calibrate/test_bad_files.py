@@ -85,7 +85,9 @@ LINKS: dict[str, tuple[str | bytes, str]] = {
         "times hardly grow",
     ),
     "no line": (
-        "\n".join(["message_bytes,message_ns", *(f"{size},{700 * size**0.4}" for size in SIZES)]),
+        "\n".join(
+            [HEADER, *(f"{size},{(700 + size) * 9 ** (n % 2)}" for n, size in enumerate(SIZES))]
+        ),
         "a line does not fit: rms",
     ),
     "no latency": (

@@ -162,7 +162,7 @@ def test_any_table(kind: str, text: str) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(text=links())
 def test_any_link(text: str) -> None:

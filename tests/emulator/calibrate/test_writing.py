@@ -85,7 +85,7 @@ def test_the_picture_is_drawn(tmp_path: Path, measured: Path) -> None:
     plot = tmp_path / "link.svg"
     calibrate_link(measured, plot=plot)
     text = plot.read_text()
-    assert "range of 90 % of runs" in text.replace("<!-- ", "")
+    assert "90 % of further messages" in text.replace("<!-- ", "")
 
 
 def test_the_ranges_are_read_again(tmp_path: Path, measured: Path) -> None:

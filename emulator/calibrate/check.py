@@ -1,0 +1,146 @@
+"""`emuchain calibrate check`: measurements that were not fitted, beside what a file of constants
+expects of them.
+
+Each row is compared with the table `[[next_measurement]]` of what it measures, in the set-up that
+its columns name, or with that of any other set-up. The share of rows within their ranges should be
+90 %, which is what the ranges say of themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..cluster import load_cluster
+from ..common import InputError, NamedFiles, read_toml, shown, typed
+from ..config import roles
+from .board import cluster_of, memory_rates, product_rates
+from .link import messages_of
+from .next_measurement import MESSAGE, NextMeasurement
+from .reading import Kind, Row, Table, read_tables
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How measurements compare with what was expected of them: errors in percent, the share of rows
+    that ranges hold, how wide these are to either side, and the mean error of the null model.
+    """
+
+    rows: int
+    mean_percent: float
+    worst_percent: float
+    worst_row: str
+    in_range: float
+    half_width_percent: float
+    null_percent: float
+
+
+class _Measured(NamedTuple):
+    """A row, what it measures, the value, and the size and the loop of messages."""
+
+    row: Row
+    what: str
+    value: float
+    size: float = 1.0
+    loop: float = math.inf
+
+
+@typed
+def calibrate_check(
+    constants: Path,
+    files: Path | Sequence[Path],
+    *,
+    only: Mapping[str, str] | None = None,
+    b_eff_version: str | None = None,
+) -> Coverage:
+    """Return how measurements compare with what a file of constants expects of them.
+
+    Args:
+        constants: a file that `emuchain calibrate` has written.
+        files: measurements that were not fitted, as `calibrate_link` and `calibrate_board` take
+            them.
+        only: of the rows, take those with these values in their columns.
+        b_eff_version: of the b_eff that measured `transfer_s`, where files do not say it.
+
+    Raises:
+        InputError: a file cannot be read or used, or expects nothing of what a row measures.
+    """
+    measurements = [files] if isinstance(files, str | os.PathLike) else list(files)
+    named = NamedFiles()
+    named.add("FILE", measurements, roles.MEASUREMENTS)
+    named.check()
+    expected = _expected(pathlib.Path(constants))
+    tables = read_tables(measurements, only)
+    errors: list[tuple[float, Row]] = []
+    widths, null_errors, inside = [], [], 0
+    for measured in _rows(tables, b_eff_version):
+        outlook = _of(expected, measured, str(constants)).at(measured.size, measured.loop)
+        errors.append((outlook.value / measured.value - 1, measured.row))
+        widths.append(math.sqrt(outlook.high / outlook.low) - 1)
+        null_errors.append(abs(outlook.null / measured.value - 1))
+        inside += outlook.low <= measured.value <= outlook.high
+    if not errors:
+        raise InputError(f"{tables[0].name}: has no row of which constants expect anything")
+    worst, row = max(errors, key=lambda error: abs(error[0]))
+    count = len(errors)
+    return Coverage(
+        count,
+        100 * math.fsum(abs(error) for error, _ in errors) / count,
+        100 * abs(worst),
+        str(row),
+        inside / count,
+        100 * math.fsum(widths) / count,
+        100 * math.fsum(null_errors) / count,
+    )
+
+
+def _expected(path: pathlib.Path) -> list[NextMeasurement]:
+    """Return what a file of a cluster or of a board expects; loading checks all its keys."""
+    keys = read_toml(path)
+    load_cluster(keys if "boards" in keys else cluster_of(keys, "board"))
+    tables = keys.get("next_measurement", ())
+    if not tables:
+        raise InputError(
+            f"{shown(path)}: has no `[[next_measurement]]`, which `emuchain calibrate link` and"
+            " `emuchain calibrate board` write"
+        )
+    return [*map(NextMeasurement.of, tables)]
+
+
+def _rows(tables: Sequence[Table], b_eff_version: str | None) -> Iterator[_Measured]:
+    """Yield what tables have measured."""
+    for table in tables:
+        if table.kind is Kind.LINK:
+            messages = messages_of([table], 0, b_eff_version)
+            columns = (messages.rows, messages.times, messages.sizes, messages.loops)
+            for row, time, size, loop in zip(*columns, strict=True):
+                yield _Measured(row, MESSAGE, float(time) * 1e9, float(size), float(loop))
+        elif table.kind in (Kind.MEMORY, Kind.PRODUCTS):
+            for rate in (*memory_rates([table]), *product_rates([table])):
+                yield _Measured(rate.row, rate.what, rate.value)
+        else:
+            raise InputError(
+                f"{table.name}: measures {table.kind.value}; messages, memory and products are"
+                " compared"
+            )
+
+
+def _of(expected: Sequence[NextMeasurement], measured: _Measured, name: str) -> NextMeasurement:
+    """Return what is expected in the set-up of a row, or in any other one."""
+    of_it = [table for table in expected if table.what == measured.what]
+    if not of_it:
+        known = ", ".join(dict.fromkeys(table.what for table in expected))
+        raise InputError(
+            f"{measured.row}: {measured.what}: {name} expects nothing of it, but of {known}"
+        )
+    cells = measured.row.cells
+    for table in of_it:
+        if all(cells.get(column, value) == value for column, value in table.where.items()):
+            return table
+    return of_it[-1]
