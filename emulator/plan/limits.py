@@ -131,10 +131,15 @@ def _less(budget: Budget, room: dict[str, int]) -> Budget:
 def _check(plan: ChainPlan) -> None:
     """Check that a plan is within the limits of all boards whose multipliers are built.
 
+    Boards that take actions as a whole have all multipliers of their budget in one set of engines,
+    and stages find room for their data or none (`DoesNotFit`).
+
     Raises:
         OverLimits: it is not.
     """
     layouts = _layouts(plan)
+    if plan.stages is not None:
+        _check_multipliers(plan)
     for device in layouts:
         for kind, count in _over(device, plan.chunks).items():
             has = _limit(device, kind, plan.chunks) or 0
@@ -149,6 +154,26 @@ def _check(plan: ChainPlan) -> None:
             f"board {first.board.name}: {format_bytes(total)} of memory are missing on"
             f" {plural(len(missing), 'device')}, on device {first.device} first"
         )
+
+
+def _check_multipliers(plan: ChainPlan) -> None:
+    """Check that each board has a multiplier of each class that its engines compute in.
+
+    Raises:
+        OverLimits: one has none.
+    """
+    for board in dict.fromkeys(plan.cluster.board(device) for device in range(plan.devices)):
+        if not isinstance(board, Fpga) or board.budget is None:
+            continue
+        for kind in dict.fromkeys(board.classes):
+            rate = board.rate(kind)
+            if rate.mix and not rate.count:
+                rooms = dataclasses.asdict(board.budget).items()
+                left = (f"{max(0, room):,} {_SPELT[name]}" for name, room in rooms if room is not None)
+                raise OverLimits(
+                    f"board {board.name}: no multiplier of {kind} can be built of what its shell"
+                    f" leaves engines: {', '.join(left)}"
+                )
 
 
 _MORE_BOARDS, _MOST_BOARDS = (2, 4), 64

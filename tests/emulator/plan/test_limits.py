@@ -88,6 +88,37 @@ def test_no_resource_is_above_its_limit(batch: int) -> None:
     assert len(shares) >= PLANS / BATCHES / 2
 
 
+MACHINES = {"1f1b-as": "shared", "1f1b-sno": "turns", "gpipe": "turns", "zero-bubble": "turns"}
+"""Schedules of boards that take actions as a whole."""
+
+
+@pytest.mark.slow
+def test_actions_are_within_limits_too() -> None:
+    """One set of engines for all layers, and data of stages that find room."""
+    rng = random.Random(54)
+    planned = 0
+    for _ in range(PLANS // 4):
+        keys = drawn(rng)
+        schedule = rng.choice([*MACHINES])
+        keys |= {"devices": min(keys["devices"], 4), "batch": 64, "schedule": schedule}
+        try:
+            plan = plan_on(**keys, engines=MACHINES[schedule])
+        except InputError as error:
+            assert any(word in str(error) for word in [*SHORT.split("|"), "needs"]), keys
+            continue
+        planned += 1
+        for stage in range(plan.stage_count):
+            board = plan.cluster.board(stage)
+            [taken] = board.engine_resources([board.multipliers])  # type: ignore[attr-defined]
+            for kind, limit in board.limits.items():
+                assert limit is None or getattr(taken, kind, 0) <= limit
+            assert plan.stages is not None
+            on_chip, off_chip = plan.stages.memory_bytes(stage)
+            assert sum(on_chip) <= board.on_chip_memory_bytes  # type: ignore[attr-defined]
+            assert off_chip <= (board.off_chip_memory_bytes or 0)  # type: ignore[attr-defined]
+    assert planned >= PLANS // 8
+
+
 def multipliers(plan: ChainPlan) -> int:
     """What the engines of the first board may have."""
     return plan.cluster.board(0).multipliers  # type: ignore[attr-defined,no-any-return]
@@ -114,6 +145,17 @@ def test_enough_look_up_tables_leave_the_engines_alone() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        (
+            {
+                "kind": "u280",
+                "network": "vgg11-cifar",
+                "devices": 4,
+                "board_lut": 250_000,
+                "schedule": "1f1b-as",
+                "engines": "turns",
+            },
+            "no multiplier of fp32 can be built of what its shell leaves engines: ",
+        ),
         (
             {
                 "kind": "u280",
