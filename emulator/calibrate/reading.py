@@ -37,9 +37,9 @@ Lines = list[tuple[int, list[str]]]
 Version = tuple[int, ...]
 
 _RANKS = re.compile(r"^MPI Ranks\s+(\d+)\s*$", re.MULTILINE)
-_MATRIX = re.compile(r"^Matrix Size\s+(\d+)\s*$", re.MULTILINE)
+_MATRIX = re.compile(r"^(?:Matrix Size|Total matrix size:)\s+(\d+)\s*$", re.MULTILINE)
 _VERSION = re.compile(r"^(?:Version: *|#.*\bb_eff (?:version )?(?=\d))([^\s,;]+)", re.MULTILINE)
-_NUMBER = r"(\S+)(?: (?:s|MB/s|GFLOP/s))?"
+_NUMBER = r"([^\s:]+)(?: (?:s|MB/s|GFLOP/s))?"
 
 SINGLE_MESSAGES = (1, 3)
 """The version of b_eff from which a loop has one message."""

@@ -152,6 +152,32 @@ def test_what_hpcc_fpga_prints_since_2022(tmp_path: Path, kind: Kind) -> None:
     assert table.rows[0].cells["version"] == "2.7"
 
 
+OF_2020 = {
+    "before its first version": """Total matrix size:   4096
+         best         mean       GFLOPS
+  4.27375e-01  4.27384e-01  3.21589e+02""",
+    "with times of phases": """Matrix Size                   4096
+           best           mean         GFLOPS
+    5.68495e-01    5.68658e-01    2.41759e+02
+Validation Time: 3.89921e+00 s
+""",
+}
+"""What GEMM of 2020 printed: https://github.com/pc2/hpcc_fpga_eval, MIT."""
+
+
+@pytest.mark.parametrize("name", OF_2020)
+def test_what_gemm_printed_in_2020(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text(OF_2020[name])
+    [table] = read_tables([path])
+    [row] = table.rows
+    assert table.kind is Kind.PRODUCTS
+    gflops = {"before its first version": 321.589, "with times of phases": 241.759}[name]
+    assert 2e-9 * row.number("matrix_size") ** 3 / row.number("best_s") == pytest.approx(
+        gflops, rel=1e-4
+    )
+
+
 @pytest.mark.parametrize(("printed", "version"), [(STREAM, "2.5"), (GEMM, "1.1")])
 def test_wrong_figures_of_several_boards_are_refused(
     tmp_path: Path, printed: str, version: str
