@@ -4,15 +4,14 @@ with their ranges.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
 from ..common import InputError, number
-from .frame.command import SET, FileCommand, set_option, set_words
+from .frame.command import SET, FileCommand, Result, json_option, set_option, set_words
 from .frame.kernels import starting
 from .frame.named import CLUSTER, switch
 
@@ -28,37 +27,37 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty", "next
 @click.command(cls=FileCommand)
 @click.argument("name", type=CLUSTER, required=False)
 @switch("--toml", "Print its TOML description.", "as_toml")
-@switch("--json", "Print its constants as one JSON object.", "as_json")
+@json_option("Print its constants as one JSON object.")
 @set_option
-def cluster(name: str | None, as_toml: bool, as_json: bool, changes: dict[str, object]) -> None:
+def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Result | None:
     """Show a cluster's boards, links and constants, or list the clusters and boards that come with
     emuchain.
 
     NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high`
     a constant lies in nine of ten cases.
     """
-    if name is None and (as_toml or as_json or changes):
-        raise click.UsageError("--toml, --json and --set need the NAME of a cluster")
+    if name is None and (as_toml or changes):
+        _need_name()
     with starting():
         from ..cluster import board_types, clusters, load_cluster
 
     if name is None:
-        _list_all()
-        return
+        return Result(_list_all, _need_name)
     if name in board_types() and name not in clusters():
         if changes:
             raise InputError(
                 f"--set {next(iter(changes))}: {name} is a board; give a cluster, or its TOML file"
             )
-        _show_board(name, as_toml=as_toml, as_json=as_json)
-        return
+        return _of_board(name, as_toml)
     loaded = load_cluster(name, changes, blame=SET)
     if as_toml:
         print(_as_toml(loaded), end="")
-    elif as_json:
-        print(json.dumps(_as_json(name, loaded, changes), indent=2, default=str))
-    else:
-        _show(name, loaded, changes)
+        return None
+    return Result(lambda: _show(name, loaded, changes), lambda: _as_json(name, loaded, changes))
+
+
+def _need_name() -> NoReturn:
+    raise click.UsageError("--toml, --json and --set need the NAME of a cluster")
 
 
 def _as_toml(loaded: Cluster) -> str:
@@ -196,30 +195,33 @@ def _kind(loaded: Cluster) -> str:
     return "a GPU with an FPGA: " if _fpgas(loaded) else "a GPU alone: "
 
 
-def _show_board(kind: str, *, as_toml: bool, as_json: bool) -> None:
-    """Print a board that comes with emuchain, on a chain of its own."""
+def _of_board(kind: str, as_toml: bool) -> Result | None:
+    """Return a board that comes with emuchain, on a chain of its own; or print its description."""
     from ..cluster import board_files, board_keys
     from ..common import read_text
-    from ..view import next_line, print_answer
 
     if as_toml:
         print("".join(map(read_text, board_files(kind))), end="")
-        return
+        return None
     keys = board_keys(kind)
     loaded = _alone(kind)
     constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
-    if as_json:
-        print(
-            json.dumps(
-                {
-                    "board": kind,
-                    "boards": _boards_as_json(loaded),
-                    "constants": [_entry(*constant) for constant in constants],
-                },
-                indent=2,
-            )
-        )
-        return
+    return Result(
+        lambda: _show_board(kind, keys, loaded, constants),
+        lambda: {
+            "board": kind,
+            "boards": _boards_as_json(loaded),
+            "constants": [_entry(*constant) for constant in constants],
+        },
+    )
+
+
+def _show_board(
+    kind: str, keys: Mapping[str, Any], loaded: Cluster, constants: Sequence[_Constant]
+) -> None:
+    """Print a board: what it is, then a row for each constant."""
+    from ..view import next_line, print_answer
+
     print_answer(
         [
             f"{kind}: a board, {loaded.boards[0].name}; {keys.get('source', 'without a source')}",

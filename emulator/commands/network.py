@@ -4,16 +4,15 @@ JSON.
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from .. import view
 from ..common import decoded, percent, plural, toml_file, write_whole
-from .frame.command import FileCommand
+from .frame.command import FileCommand, Result, json_option
 from .frame.kernels import starting
 from .frame.named import NETWORK, OUTPUT, switch
 from .frame.output import tell_notes
@@ -26,25 +25,28 @@ if TYPE_CHECKING:
 @click.argument("name", type=NETWORK, required=False)
 @switch("--toml", "Print its TOML description.", "as_toml")
 @click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
-@switch("--json", "Print its operator graph as one JSON object.", "as_json")
-def network(name: str | None, as_toml: bool, out: str | None, as_json: bool) -> None:
+@json_option("Print its operator graph as one JSON object.")
+def network(name: str | None, as_toml: bool, out: str | None) -> Result | None:
     """Describe a network, or list those that come with emuchain.
 
     NAME is one of these, or a TOML or ONNX file.
     """
-    if name is None and (as_toml or as_json or out is not None):
-        raise click.UsageError("--toml, --out and --json need the NAME of a network")
+    if name is None and (as_toml or out is not None):
+        _need_name()
     with starting():
         from ..network import load_network
 
     if name is None:
-        _list_networks()
-    elif as_json:
-        print(json.dumps(_graph_as_json(load_network(name)), indent=2))
-    elif as_toml or out is not None:
+        return Result(_list_networks, _need_name)
+    if as_toml or out is not None:
         describe_network(name, out)
-    else:
-        show_network(name)
+        return None
+    loaded = load_network(name)
+    return Result(lambda: _show_network(name, loaded), lambda: _graph_as_json(loaded))
+
+
+def _need_name() -> NoReturn:
+    raise click.UsageError("--toml, --out and --json need the NAME of a network")
 
 
 def _list_networks() -> None:
@@ -73,15 +75,8 @@ def _list_networks() -> None:
     view.table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
 
 
-def show_network(name: str) -> None:
-    """Print a network's layers.
-
-    Raises:
-        InputError: there is no such network.
-    """
-    from ..network import load_network
-
-    loaded = load_network(name)
+def _show_network(name: str, loaded: Network) -> None:
+    """Print a network's layers."""
     most_work = max(loaded.layers, key=lambda layer: layer.macs)
     most_weights = max(loaded.layers, key=lambda layer: math.prod(layer.weight_shape))
     weights = math.prod(most_weights.weight_shape)
