@@ -15,6 +15,8 @@ from .load import (
     cluster_files,
     cluster_keys,
     clusters,
+    link_keys,
+    link_kinds,
     load_cluster,
     load_named,
 )
@@ -65,6 +67,8 @@ __all__ = [
     "clusters",
     "find_range",
     "is_settable",
+    "link_keys",
+    "link_kinds",
     "load_cluster",
     "load_named",
     "lut_multipliers",

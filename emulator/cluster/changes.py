@@ -113,9 +113,15 @@ def with_table_keys(
     several = tables if isinstance(tables, list) else [tables]
     _check_numbers("boards", len(boards), changes, blame)
     _check_numbers("links", len(several), changes, blame)
-    links = [
-        {**table, **_changes_of("link", changes, number)} for number, table in enumerate(several)
-    ]
+    links = []
+    for number, table in enumerate(several):
+        values = _changes_of("link", changes, number)
+        if "kind" in values and {"bandwidth_gbps", "latency_ns"} <= table.keys():
+            raise InputError(
+                f"{blame}: `link.kind` has no effect: links of {said.name} have `bandwidth_gbps` and"
+                " `latency_ns` of their own; change these"
+            )
+        links.append({**table, **values})
     optional = {
         table: {**(described.get(table) or {}), **_changes_of(table, changes)}
         for table in _OPTIONAL

@@ -134,8 +134,10 @@ class LinksDescription(LaidModel):
     next `count` links.
     """
 
+    kind: str | None = None
     bandwidth_gbps: Gbps
     latency_ns: Nanoseconds
+    source: str | None = None
     share: Literal["bytes", "paths"] = "bytes"
     header_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
     packet_bytes: Annotated[int, pydantic.Field(ge=1, le=10**9)] = Link.packet_bytes

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .description import BoardDescription, ClusterDescription, NamedCluster
 
 
-CLUSTERS, _BOARDS = "cluster/clusters", "cluster/boards"
+CLUSTERS, _BOARDS, _LINKS = "cluster/clusters", "cluster/boards", "cluster/links"
 
 
 def clusters() -> list[str]:
@@ -42,6 +42,22 @@ def clusters() -> list[str]:
 def board_types() -> list[str]:
     """Return the names of the boards that come with emuchain."""
     return names(_BOARDS)
+
+
+def link_kinds() -> list[str]:
+    """Return the names of the kinds of links that come with emuchain."""
+    return names(_LINKS)
+
+
+def link_keys(kind: str) -> dict[str, Any]:
+    """Return the keys of a kind of links that comes with emuchain, or that a TOML file describes.
+
+    Raises:
+        InputError: no such name or file.
+    """
+    from ..common import read_toml
+
+    return read_toml(find("kind", kind, _LINKS))
 
 
 def board_keys(kind: str) -> dict[str, Any]:
@@ -205,10 +221,14 @@ def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
 
     path = find("cluster", cluster, CLUSTERS)
     yield path
-    boards = read_toml(path).get("boards")
+    described = read_toml(path)
+    boards = described.get("boards")
     for board in boards if isinstance(boards, list) else ():
         if isinstance(board, dict) and isinstance(board.get("type"), str):
             yield find("type", board["type"], _BOARDS)
+    for table in _link_tables(described):
+        if isinstance(table, dict) and isinstance(table.get("kind"), str):
+            yield find("kind", table["kind"], _LINKS)
 
 
 def board_files(kind: str) -> Iterator[pathlib.Path]:
@@ -315,7 +335,10 @@ def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
 
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the description, with each board's keys overriding those of its `type`."""
+    """Return the description, with each board's keys overriding those of its `type`, and each
+    link's those of its `kind`.
+    """
+    values = _with_kinds(values, source)
     tables = values.get("boards")
     if not isinstance(tables, list):
         return values
@@ -329,6 +352,37 @@ def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
                 raise InputError(f"{source}: boards[{place}]: {error}") from None
         filled.append(table)
     return {**values, "boards": filled}
+
+
+def _link_tables(values: Mapping[str, Any]) -> list[Any]:
+    links = values.get("links")
+    return links if isinstance(links, list) else [links]
+
+
+def _with_kinds(values: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return the description, with each link's keys overriding those of its `kind`; where all have
+    one, so do its ranges, but those of values that are not kept.
+    """
+    tables, filled, kinds = _link_tables(values), [], set()
+    for table in tables:
+        kind = table.get("kind") if isinstance(table, dict) else None
+        if isinstance(kind, str):
+            try:
+                table = {**link_keys(kind), **table}
+            except InputError as error:
+                raise InputError(f"{source}: links: {error}") from None
+        filled.append(table)
+        kinds.add(kind if isinstance(kind, str) else None)
+    if kinds == {None}:
+        return values
+    ranges = [table.pop("uncertainty", {}) for table in filled if isinstance(table, dict)]
+    said = {f"link.{key}" for table in tables for key in table}
+    kept = {key: entry for key, entry in ranges[0].items() if key not in said}
+    values = {**values, "links": filled if isinstance(values["links"], list) else filled[0]}
+    given = values.get("uncertainty", {})
+    if len(kinds) == 1 and kept and isinstance(given, dict):
+        values["uncertainty"] = {**kept, **given}
+    return values
 
 
 def _with_type(keys: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,14 @@ def _as_toml(loaded: Cluster) -> str:
 
 def _list_all() -> None:
     """Print tables of the clusters and of the boards that come with emuchain."""
-    from ..cluster import board_keys, board_types, clusters, load_cluster
+    from ..cluster import (
+        board_keys,
+        board_types,
+        clusters,
+        link_keys,
+        link_kinds,
+        load_cluster,
+    )
     from ..common import format_time_ps
     from ..view import next_line, print_answer, table
 
@@ -115,6 +122,15 @@ def _list_all() -> None:
         rows.append([kind, *shown, _fp32_gflops(kind), keys.get("source", "")])
     columns = ["board", "MHz", "DSPs", "on chip, kbit", "off chip, GB/s", "fp32 GFLOP/s", "source"]
     table("Boards", columns, rows, left=("source",), names=("board",))
+    rows = []
+    for kind in link_kinds():
+        keys = link_keys(kind)
+        rows.append(
+            [kind, f"{keys['bandwidth_gbps']:g}", f"{keys['latency_ns']:,g}", keys["source"]]
+        )
+    table(
+        "Links", ["kind", "Gb/s", "latency, ns", "source"], rows, left=("source",), names=("kind",)
+    )
 
 
 def _fp32_gflops(kind: str) -> str:

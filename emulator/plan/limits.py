@@ -169,7 +169,9 @@ def _check_multipliers(plan: ChainPlan) -> None:
             rate = board.rate(kind)
             if rate.mix and not rate.count:
                 rooms = dataclasses.asdict(board.budget).items()
-                left = (f"{max(0, room):,} {_SPELT[name]}" for name, room in rooms if room is not None)
+                left = (
+                    f"{max(0, room):,} {_SPELT[name]}" for name, room in rooms if room is not None
+                )
                 raise OverLimits(
                     f"board {board.name}: no multiplier of {kind} can be built of what its shell"
                     f" leaves engines: {', '.join(left)}"

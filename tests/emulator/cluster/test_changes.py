@@ -104,6 +104,11 @@ ARRAYS: dict[str, Any] = {
     ],
     "links": {"bandwidth_gbps": 100, "latency_ns": 500},
 }
+KINDS: dict[str, Any] = {
+    "name": "kinds",
+    "boards": [{"type": "vc709"}],
+    "links": {"kind": "aurora"},
+}
 ON_ARRAYS = {"array_outputs": 4, "array_positions": 8, "drain_cycles": 4, "start_cycles": 99}
 ON_GPU = {
     "name": "other",
@@ -125,6 +130,7 @@ LINK = {
     "header_bytes": 20,
     "packet_bytes": 1024,
     "count": 2,
+    "source": "a bench",
 }
 TABLES = {
     "machine": {"engines": "turns", "transport": "stored"},
@@ -196,6 +202,7 @@ CASES = [
     *((ARRAYS, "board", key, value) for key, value in ON_ARRAYS.items()),
     *((GPU, "board", key, value) for key, value in ON_GPU.items()),
     *((FPGA, "link", key, value) for key, value in LINK.items()),
+    (KINDS, "link", "kind", "roce"),
     *(
         (COUNTED if "resources" in (table, key) else FPGA, table, key, value)
         for table, keys in TABLES.items()

@@ -1,0 +1,129 @@
+"""Kinds of links: constants with ranges, from measurements, that a cluster may have for its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emuchain
+from emuchain.emulator.cluster import Cluster, cluster_files, link_keys, link_kinds, load_cluster
+from emuchain.emulator.common import InputError
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
+
+
+def of_links(links: Any, **keys: Any) -> Cluster:
+    return load_cluster({"name": "of links", "boards": [{"type": "u280"}], "links": links, **keys})
+
+
+def test_the_kinds() -> None:
+    assert link_kinds() == ["aurora", "pcie", "roce", "serial", "tcp", "udp"]
+
+
+def test_the_document_lists_them() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for kind in link_kinds():
+        keys = link_keys(kind)
+        ns = keys["latency_ns"]
+        latency = f"{ns / 1000:g} us" if ns > 1e5 else f"{ns:,g} ns"
+        assert f"| `{kind}` | {keys['bandwidth_gbps']:g} | {latency} | " in text
+
+
+@pytest.mark.parametrize("kind", link_kinds())
+def test_a_cluster_has_the_constants_of_its_kind(kind: str) -> None:
+    keys = link_keys(kind)
+    assert keys["source"]
+    cluster = of_links({"kind": kind})
+    assert cluster.link.bandwidth_mbps == round(1000 * keys["bandwidth_gbps"])
+    assert cluster.link.latency_ps == round(1000 * keys["latency_ns"])
+    assert cluster.link.header_bytes == keys.get("header_bytes", 0)
+    for key in ("link.bandwidth_gbps", "link.latency_ns"):
+        entry = cluster.range_of(key)
+        assert entry is not None
+        assert entry.kind in ("measured", "fitted")
+        assert entry.low <= 1 <= entry.high
+        assert entry.source
+
+
+def test_its_own_keys_go_before_those_of_the_kind() -> None:
+    """Their ranges are not those of the kind's values."""
+    cluster = of_links({"kind": "aurora", "latency_ns": 2000})
+    assert cluster.link.latency_ps == 2_000_000
+    assert cluster.link.bandwidth_gbps == link_keys("aurora")["bandwidth_gbps"]
+    classes = [cluster.range_of(f"link.{key}") for key in ("bandwidth_gbps", "latency_ns")]
+    assert [entry and entry.kind for entry in classes] == ["measured", "assumed"]
+    low, high = 1900, 2100
+    uncertainty = {"link.latency_ns": {"low": low, "high": high, "class": "measured"}}
+    entry = of_links({"kind": "aurora", "latency_ns": 2000}, uncertainty=uncertainty).range_of(
+        "link.latency_ns"
+    )
+    assert entry is not None and (entry.low * 2000, entry.high * 2000) == pytest.approx((low, high))
+
+
+def test_links_of_several_kinds() -> None:
+    """Ranges by key are of all links, so those of two kinds are left out."""
+    cluster = of_links([{"kind": "serial"}, {"kind": "udp"}])
+    assert cluster.link_at(0).latency_ps == 674_200
+    assert cluster.link_at(1).header_bytes == 66
+    entry = cluster.range_of("link.latency_ns")
+    assert entry is not None and entry.kind == "assumed"
+    same = of_links([{"kind": "serial"}, {"kind": "serial", "count": 2}])
+    entry = same.range_of("link.latency_ns")
+    assert entry is not None and entry.kind == "measured"
+
+
+def test_headers_of_udp_are_what_was_measured() -> None:
+    """Payload of packets of 64 and 1,408 bytes at 100 Gb/s: 49.2 and 95.5 Gb/s."""
+    link = of_links({"kind": "udp"}).link
+    for payload, gbps in ((64, 49.231), (1408, 95.522)):
+        wire = payload + link.header_bytes
+        assert link.bandwidth_gbps * payload / wire == pytest.approx(gbps, abs=0.01)
+
+
+def test_a_kind_of_ones_own(tmp_path: Path) -> None:
+    """The links that calibration writes, under a name."""
+    kind = tmp_path / "mine.toml"
+    kind.write_text('source = "a bench"\nbandwidth_gbps = 12\nlatency_ns = 300\n')
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(
+        f'name = "c"\nboards = [{{ type = "u280" }}]\nlinks = {{ kind = "{kind}" }}\n'
+    )
+    assert load_cluster(str(cluster)).link.latency_ps == 300_000
+    assert kind in cluster_files(str(cluster))
+
+
+def test_a_change_of_the_kind_takes_its_constants() -> None:
+    link = load_cluster("520n", {"link.kind": "roce"}).link
+    assert link.latency_ps == round(1000 * link_keys("roce")["latency_ns"])
+
+
+@pytest.mark.parametrize(
+    ("links", "changes", "why"),
+    [
+        ({"kind": "aurra"}, {}, "links: `kind` = 'aurra': did you mean `aurora`"),
+        ({"kind": "none.toml"}, {}, "none.toml"),
+        ({"kind": 7}, {}, "kind"),
+        (
+            {"bandwidth_gbps": 1, "latency_ns": 1},
+            {"link.kind": "udp"},
+            "`link.kind` has no effect: links of wrong have `bandwidth_gbps` and `latency_ns`",
+        ),
+    ],
+)
+def test_what_is_refused(links: Any, changes: dict[str, object], why: str) -> None:
+    with pytest.raises(InputError, match=why) as caught:
+        load_cluster({"name": "wrong", "boards": [{"type": "u280"}], "links": links}, changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_both_clocks_take_a_kind() -> None:
+    """Rows wait for what 66 bytes a packet take: simulation and training agree to the picosecond."""
+    cluster = {"name": "udp", "boards": [{"type": "vc709"}], "links": {"kind": "udp"}}
+    keys: dict[str, Any] = {"devices": 2, "samples": 64, "epochs": 1, "batch": 16}
+    times = [
+        emuchain.simulate("quick-cifar", cluster, **keys).virtual_time_ps,
+        emuchain.train("quick-cifar", cluster, **keys).virtual_time_ps,
+    ]
+    assert times[0] == times[1]
