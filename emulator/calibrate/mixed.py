@@ -3,7 +3,7 @@
 What a form of a few constants predicts, measurements miss in four ways. Each is normal, about zero:
 
     group    between set-ups: a bitstream, a system
-    run      between runs of one set-up; it changes slowly with the size of a message
+    run      between runs of one set-up: the same at all sizes, as a clock, or slowly changing
     misfit   between the form and the truth, the same in all runs, and another one at each size
     row      of one row alone
 
@@ -160,7 +160,14 @@ Choice = tuple[tuple[Part, ...], tuple[float, ...]]
 
 
 class MixedModel:
-    """What residuals of a form tell: logarithms of measured over formed times, a row each."""
+    """What residuals of a form tell: logarithms of measured over formed times, a row each.
+
+        residual
+            |  o   o                run 2       the distance between runs: run
+            | x   x   o   o                     the shape that they share: misfit
+            |         x   x   o     run 1       what is left of each: row
+            +---------------------> size
+    """
 
     def __init__(self, residuals: Floats, rows: Rows) -> None:
         kept = _some_runs(rows)
