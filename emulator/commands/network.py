@@ -42,7 +42,7 @@ def network(name: str | None, as_toml: bool, out: str | None) -> Result | None:
         describe_network(name, out)
         return None
     loaded = load_network(name)
-    return Result(lambda: _show_network(name, loaded), lambda: _graph_as_json(loaded))
+    return Result(lambda: show_network(name, loaded), lambda: _graph_as_json(loaded))
 
 
 def _need_name() -> NoReturn:
@@ -75,7 +75,7 @@ def _list_networks() -> None:
     view.table("Networks", ["name", "input", "layers", "MMAC", "parameters"], rows, names=("name",))
 
 
-def _show_network(name: str, loaded: Network) -> None:
+def show_network(name: str, loaded: Network) -> None:
     """Print a network's layers."""
     most_work = max(loaded.layers, key=lambda layer: layer.macs)
     most_weights = max(loaded.layers, key=lambda layer: math.prod(layer.weight_shape))

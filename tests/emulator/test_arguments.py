@@ -129,6 +129,7 @@ def test_any_argument(
             "out": "out.safetensors",
             "files": "none.csv",
             "type": "vc709",
+            "constants": "none.toml",
         },
         "thing": None,
         **objects,

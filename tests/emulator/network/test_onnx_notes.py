@@ -158,7 +158,7 @@ def test_numbers_of_another_format(tmp_path: Path, kind: str, name: str) -> None
 def test_commands_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.onnx"
     path.write_bytes(classifier(5, op("Sigmoid")).model())
-    show_network(str(path))
+    show_network(str(path), emuchain.load_network(str(path)))
     assert "note: its last operation is Sigmoid" in capsys.readouterr().out
     describe_network(str(path), str(tmp_path / "mine.toml"))
     said = capsys.readouterr()

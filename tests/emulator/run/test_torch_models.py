@@ -64,7 +64,7 @@ def test_folded_batch_normalisation_is_said(
     assert load_network(str(path)).note == ""
     path.write_bytes(exported(model, 8, exporter, folds=True))
     assert "batch normalisation into 2 convolutions" in load_network(str(path)).note
-    show_network(str(path))
+    show_network(str(path), load_network(str(path)))
     assert "note: its export folded batch normalisation into 2" in capsys.readouterr().out
 
 
