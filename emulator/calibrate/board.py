@@ -32,15 +32,17 @@ from .constants import (
     Evidence,
     Fitness,
     LeftOut,
+    LeftOutRow,
     Range,
     expected,
+    left_out_rows,
     left_out_runs,
-    outlooks,
+    next_by_setup,
     ranges_of,
     setups_of,
 )
 from .link import OTHER_UNIT
-from .mixed import MixedModel, Rows
+from .mixed import MixedModel, Rows, labelled
 from .next_measurement import NextMeasurement
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table, named
@@ -147,8 +149,8 @@ def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None
         warnings += _doubts(build)
     by_key = {constant.key.removeprefix("board."): constant.value for constant in constants}
     listed = keys.get("off_chip_gbytes_per_s"), keys["dsp"] * _NULL_MHZ / 1000
-    memory, memory_outlook = _measured(memory_rates(tables), warnings, listed[0])
-    products, products_outlook = _measured(product_rates(tables), warnings, listed[1])
+    memory, further_memory = _measured(memory_rates(tables), warnings, listed[0])
+    products, further_products = _measured(product_rates(tables), warnings, listed[1])
     if memory:
         constants.append(_memory(memory, keys, warnings))
     if products:
@@ -171,11 +173,11 @@ def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None
         rounded,
         measured,
         has_report,
-        _fitness(measured, memory_outlook, products_outlook),
+        _fitness(measured, further_memory, further_products),
         evidence,
         tuple(warnings),
         build,
-        (*memory_outlook.expected, *products_outlook.expected),
+        (*further_memory.expected, *further_products.expected),
     )
 
 
@@ -386,27 +388,27 @@ def product_rates(tables: Sequence[Table]) -> Iterable[Rate]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Outlook:
-    """What further rates are expected to be, and rows of left-out runs: relative error, rate and
-    what the others' range would be; with the number of runs.
+class _FurtherRates:
+    """What further rates are expected to be, and rows of runs that are left out; with the number of
+    these runs.
     """
 
     expected: tuple[NextMeasurement, ...] = ()
-    left_out: tuple[tuple[float, float, Range], ...] = ()
+    left_out: tuple[LeftOutRow, ...] = ()
     runs: int = 0
 
 
 def _measured(
     rates: Iterable[Rate], warnings: list[str], listed: float | None
-) -> tuple[list[Measured], _Outlook]:
-    """Return what was measured, each with its mean over runs, and the outlook; outliers are named,
+) -> tuple[list[Measured], _FurtherRates]:
+    """Return what was measured, each with its mean over runs, and further rates; outliers are named,
     and left out. `listed` is the data sheet's rate.
     """
     by_what: dict[str, list[Rate]] = defaultdict(list)
     for rate in rates:
         by_what[rate.what].append(rate)
     if not by_what:
-        return [], _Outlook()
+        return [], _FurtherRates()
     kept = []
     for what, all_of_it in by_what.items():
         by_what[what] = _without_outliers(all_of_it, warnings)
@@ -428,7 +430,7 @@ def _measured(
         Measured(what, float(mean), held, tuple(by_what[what]))
         for what, mean, held in zip(by_what, means, model.ranges(), strict=True)
     ]
-    return things, model.outlook(listed)
+    return things, model.further(listed)
 
 
 class _Rates:
@@ -436,13 +438,10 @@ class _Rates:
 
     def __init__(self, names: Sequence[str], rates: Sequence[Rate], means: Floats) -> None:
         self._names, self._rates, self._means = names, rates, means
-        self._runs = list(dict.fromkeys(rate.row.run for rate in rates))
-        of_rows = setups_of([rate.row for rate in rates])
-        self._setups = list(dict.fromkeys(of_rows))
+        self._runs, runs = labelled([rate.row.run for rate in rates])
+        self._setups, setups = labelled(setups_of([rate.row for rate in rates]))
         self._things = np.array([names.index(rate.what) for rate in rates], np.intp)
         self._values = np.array([rate.value for rate in rates])
-        runs = np.array([self._runs.index(rate.row.run) for rate in rates], np.intp)
-        setups = np.array([self._setups.index(setup) for setup in of_rows], np.intp)
         self._rows = Rows(np.eye(len(names))[self._things], np.zeros(len(rates)), runs, setups)
         self._model = MixedModel(np.log(self._values / means[self._things]), self._rows)
 
@@ -457,15 +456,15 @@ class _Rates:
             for held, count, mean in zip(ranges, counts, self._means, strict=True)
         ]
 
-    def outlook(self, listed: float | None) -> _Outlook:
+    def further(self, listed: float | None) -> _FurtherRates:
         """Return what further rates are expected to be."""
-        further = np.full(len(self._names), -1, np.intp)
+        nowhere = np.full(len(self._names), -1, np.intp)
         terms = np.eye(len(self._names))
         expected_rates = []
-        for setup, mixture in outlooks(
+        for setup, mixture in next_by_setup(
             self._model,
             self._setups,
-            lambda number: Rows(terms, np.zeros(len(further)), further, further * 0 + number),
+            lambda number: Rows(terms, np.zeros(len(nowhere)), nowhere, nowhere * 0 + number),
         ):
             values = expected(mixture, self._means)
             ends = ranges_of(mixture, self._means, len(self._runs))
@@ -475,9 +474,9 @@ class _Rates:
             ]
         chosen = left_out_runs(self._runs) if len(self._runs) > 1 else []
         left_out = tuple(row for run in chosen for row in self._left_out(run))
-        return _Outlook(tuple(expected_rates), left_out, len(chosen))
+        return _FurtherRates(tuple(expected_rates), left_out, len(chosen))
 
-    def _left_out(self, run: str) -> Iterator[tuple[float, float, Range]]:
+    def _left_out(self, run: str) -> Iterator[LeftOutRow]:
         number = self._runs.index(run)
         places = np.flatnonzero(self._rows.runs == number)
         others = np.setdiff1d(np.arange(len(self._rates)), places)
@@ -486,13 +485,9 @@ class _Rates:
         if not len(places):
             return
         means = self._means[self._things[places]]
-        rows = dataclasses.replace(self._rows.at(places), runs=np.full(len(places), -1, np.intp))
-        mixture = self._model.next_rows(rows, number)
-        ends = ranges_of(mixture, means, 1)
-        for value, mean, end in zip(
-            self._values[places], expected(mixture, means), ends, strict=True
-        ):
-            yield abs(float(mean / value) - 1), float(value), end
+        yield from left_out_rows(
+            self._model, number, self._rows.at(places), means, self._values[places]
+        )
 
 
 def _by_run(rates: Iterable[Rate]) -> dict[str, list[float]]:
@@ -587,7 +582,7 @@ def _efficiency(
     )
 
 
-def _fitness(measured: Sequence[Measured], *outlooks: _Outlook) -> Fitness | None:
+def _fitness(measured: Sequence[Measured], *further: _FurtherRates) -> Fitness | None:
     """Return how well each rate is that of its thing, and how well those of a run follow from the
     other runs.
     """
@@ -596,6 +591,6 @@ def _fitness(measured: Sequence[Measured], *outlooks: _Outlook) -> Fitness | Non
         return None
     worst, rate = max(errors, key=lambda error: abs(error[0]))
     rms = math.sqrt(math.fsum(error**2 for error, _ in errors) / len(errors))
-    rows = [row for outlook in outlooks for row in outlook.left_out]
-    left_out = LeftOut.of(rows, sum(outlook.runs for outlook in outlooks))
+    rows = [row for rates in further for row in rates.left_out]
+    left_out = LeftOut.of(rows, sum(rates.runs for rates in further))
     return Fitness(rms, f"{rate.row}, {rate.what}", worst, left_out)

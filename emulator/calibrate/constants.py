@@ -80,7 +80,7 @@ def setups_of(rows: Sequence[Row]) -> list[Setup]:
     return [tuple((column, row.cells[column]) for column in columns) for row in rows]
 
 
-def outlooks(
+def next_by_setup(
     mixed: MixedModel, setups: Sequence[Setup], rows: Callable[[int], Rows]
 ) -> Iterator[tuple[Setup, Mixture]]:
     """Yield how further measurements are distributed in each set-up, and in any other; `rows` says
@@ -91,6 +91,22 @@ def outlooks(
     if setups[0]:
         other = mixed.next_rows(rows(-1))
         yield (), other if len(setups) > 1 else other.widened(GROUP)
+
+
+LeftOutRow = tuple[float, float, Range]
+"""The relative error of a row that is predicted by other runs, its value, and their range."""
+
+
+def left_out_rows(
+    mixed: MixedModel, run: int, rows: Rows, formed: Floats, values: Floats
+) -> Iterator[LeftOutRow]:
+    """Yield rows of the run of a number as all others predict them, with what the form says of
+    each and its value.
+    """
+    mixture = mixed.next_rows(rows.further(), run)
+    ends = ranges_of(mixture, formed, 1)
+    for value, middle, end in zip(values, expected(mixture, formed), ends, strict=True):
+        yield abs(float(middle / value) - 1), float(value), end
 
 
 def left_out_runs(runs: Sequence[str]) -> list[str]:
@@ -139,7 +155,7 @@ class LeftOut:
     runs: int
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[float, float, Range]], runs: int) -> LeftOut | None:
+    def of(cls, rows: Sequence[LeftOutRow], runs: int) -> LeftOut | None:
         """Return the summary of rows, each with its error, its value, and the others' range; None
         without any.
         """

@@ -29,15 +29,17 @@ from .constants import (
     Evidence,
     Fitness,
     LeftOut,
+    LeftOutRow,
     Range,
     Setup,
     expected,
+    left_out_rows,
     left_out_runs,
-    outlooks,
+    next_by_setup,
     ranges_of,
     setups_of,
 )
-from .mixed import MixedModel, Rows
+from .mixed import MixedModel, Rows, labelled
 from .next_measurement import MESSAGE, NextMeasurement
 from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, named, version_of
 from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times, stand_out
@@ -85,17 +87,12 @@ class Messages:
     @functools.cached_property
     def run_labels(self) -> Places:
         """The number of each row's run."""
-        labels = np.zeros(len(self.rows), np.intp)
-        for number, places in enumerate(self.runs.values()):
-            labels[places] = number
-        return labels
+        return labelled([row.run for row in self.rows])[1]
 
     @functools.cached_property
     def setups(self) -> tuple[list[Setup], Places]:
         """The set-ups, and the number of each row's."""
-        of_rows = setups_of(self.rows)
-        setups = list(dict.fromkeys(of_rows))
-        return setups, np.array([setups.index(setup) for setup in of_rows], np.intp)
+        return labelled(setups_of(self.rows))
 
     @property
     def starts(self) -> bool:
@@ -342,7 +339,7 @@ def _expected(messages: Messages, model: LinkModel, mixed: MixedModel) -> Iterat
     endless = np.full_like(sizes, np.inf)
     along = Messages((), sizes, endless, endless)
     line, further = model.times(along) * 1e9, np.full(len(sizes), -1, np.intp)
-    for setup, mixture in outlooks(
+    for setup, mixture in next_by_setup(
         mixed,
         messages.setups[0],
         lambda number: model.rows(along, further, np.full_like(further, number)),
@@ -436,23 +433,19 @@ def _left_out(messages: Messages, model: LinkModel, mixed: MixedModel) -> LeftOu
     """
     if len(messages.runs) < 2:
         return None
-    rows: list[tuple[float, float, Range]] = []
+    rows, line = (
+        model.rows(messages, messages.run_labels, messages.setups[1]),
+        model.times(messages),
+    )
+    left_out: list[LeftOutRow] = []
     names = [*messages.runs]
     chosen = left_out_runs(names)
     for run in chosen:
-        left, places = messages.of_run(run), messages.runs[run]
-        further = np.full(len(places), -1, np.intp)
-        mixture = mixed.next_rows(
-            model.rows(left, further, messages.setups[1][places]), names.index(run)
+        places = messages.runs[run]
+        left_out += left_out_rows(
+            mixed, names.index(run), rows.at(places), line[places], messages.times[places]
         )
-        line = model.times(left)
-        errors = expected(mixture, line) / left.times - 1
-        ends = ranges_of(mixture, line, len(names) - 1)
-        rows += [
-            (abs(float(error)), float(time), end)
-            for error, time, end in zip(errors, left.times, ends, strict=True)
-        ]
-    return LeftOut.of(rows, len(chosen))
+    return LeftOut.of(left_out, len(chosen))
 
 
 _MOST_NAMED = 3

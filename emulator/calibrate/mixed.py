@@ -22,13 +22,15 @@ import dataclasses
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,16 @@ class Rows:
         return Rows(
             self.terms[places], self.octaves[places], self.runs[places], self.groups[places]
         )
+
+    def further(self) -> Rows:
+        """Return the same rows of a run that was not fitted."""
+        return dataclasses.replace(self, runs=np.full_like(self.runs, -1))
+
+
+def labelled(names: Sequence[Name]) -> tuple[list[Name], Labels]:
+    """Return the distinct names, in the order in which they come first, and the label of each."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [*numbers], np.array([numbers[name] for name in names], np.intp)
 
 
 def _together(one: Labels, other: Labels) -> Floats:
@@ -162,11 +174,11 @@ Choice = tuple[tuple[Part, ...], tuple[float, ...]]
 class MixedModel:
     """What residuals of a form tell: logarithms of measured over formed times, a row each.
 
-        residual
-            |  o   o                run 2       the distance between runs: run
-            | x   x   o   o                     the shape that they share: misfit
-            |         x   x   o     run 1       what is left of each: row
-            +---------------------> size
+    residual
+        |  o   o                run 2       the distance between runs: run
+        | x   x   o   o                     the shape that they share: misfit
+        |         x   x   o     run 1       what is left of each: row
+        +---------------------> size
     """
 
     def __init__(self, residuals: Floats, rows: Rows) -> None:
