@@ -49,9 +49,7 @@ from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
 from .next_measurement import NextMeasurement
 from .plausible import Line, check_link
-from .reading import Table, named, of_board, read_tables, version_of
-
-Path = str | os.PathLike[str]
+from .reading import Path, Table, listed_files, named, of_board, read_tables, version_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +265,7 @@ def _line(said_gbps: float | None, board: Fpga) -> Line | None:
 
 def _checked(files: Path | Sequence[Path], kind: str, **written: Path | None) -> list[Path]:
     """Return the files of measurements as a list, once it is checked that none of them is written."""
-    measurements = [files] if isinstance(files, str | os.PathLike) else list(files)
+    measurements = listed_files(files)
     named = NamedFiles()
     named.add("FILE", measurements, roles.MEASUREMENTS)
     named.add("type", kind, roles.BOARD)

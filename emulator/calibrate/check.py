@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..cluster import load_cluster
-from ..common import InputError, NamedFiles, read_toml, shown, typed
-from ..config import roles
+from ..common import InputError, read_toml, shown, typed
 from .board import cluster_of, memory_rates, product_rates
 from .link import messages_of
 from .next_measurement import MESSAGE, NextMeasurement
-from .reading import Kind, Row, Table, read_tables
-
-Path = str | os.PathLike[str]
+from .reading import Kind, Path, Row, Table, listed_files, read_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +67,12 @@ def calibrate_check(
     Raises:
         InputError: a file cannot be read or used, or expects nothing of what a row measures.
     """
-    measurements = [files] if isinstance(files, str | os.PathLike) else list(files)
-    named = NamedFiles()
-    named.add("FILE", measurements, roles.MEASUREMENTS)
-    named.check()
     expected = _expected(pathlib.Path(constants))
-    tables = read_tables(measurements, only)
+    tables = read_tables(listed_files(files), only)
     errors: list[tuple[float, Row]] = []
     widths, null_errors, inside = [], [], 0
     for measured in _rows(tables, b_eff_version):
-        outlook = _of(expected, measured, str(constants)).at(measured.size, measured.loop)
+        outlook = _table_of(expected, measured, str(constants)).at(measured.size, measured.loop)
         errors.append((outlook.value / measured.value - 1, measured.row))
         widths.append(math.sqrt(outlook.high / outlook.low) - 1)
         null_errors.append(abs(outlook.null / measured.value - 1))
@@ -131,16 +123,18 @@ def _rows(tables: Sequence[Table], b_eff_version: str | None) -> Iterator[_Measu
             )
 
 
-def _of(expected: Sequence[NextMeasurement], measured: _Measured, name: str) -> NextMeasurement:
+def _table_of(
+    expected: Sequence[NextMeasurement], measured: _Measured, name: str
+) -> NextMeasurement:
     """Return what is expected in the set-up of a row, or in any other one."""
-    of_it = [table for table in expected if table.what == measured.what]
-    if not of_it:
+    alike = [table for table in expected if table.what == measured.what]
+    if not alike:
         known = ", ".join(dict.fromkeys(table.what for table in expected))
         raise InputError(
             f"{measured.row}: {measured.what}: {name} expects nothing of it, but of {known}"
         )
     cells = measured.row.cells
-    for table in of_it:
+    for table in alike:
         if all(cells.get(column, value) == value for column, value in table.where.items()):
             return table
-    return of_it[-1]
+    return alike[-1]

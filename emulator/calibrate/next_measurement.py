@@ -65,7 +65,7 @@ class NextMeasurement:
         return cls(table["what"], where, sizes, values, lows, highs, null, start_ns)
 
     def at(self, size: float, loop: float = math.inf) -> Outlook:
-        """Return what is expected at a size, in a loop of so many messages."""
+        """Return what is expected at a size; a kernel that sends `loop` messages starts once."""
         start = self.start_ns / loop
         place = math.log(size)
         null = self._null(size)

@@ -34,6 +34,7 @@ from .build import Report
 from .reports import read_report
 
 Lines = list[tuple[int, list[str]]]
+Path = str | os.PathLike[str]
 Version = tuple[int, ...]
 
 _RANKS = re.compile(r"^MPI Ranks\s+(\d+)\s*$", re.MULTILINE)
@@ -278,9 +279,12 @@ class Table:
     report: Report | None = None
 
 
-def read_tables(
-    files: Sequence[str | os.PathLike[str]], only: Mapping[str, str] | None = None
-) -> list[Table]:
+def listed_files(files: Path | Sequence[Path]) -> list[Path]:
+    """Return files as a list, of which one may be given alone."""
+    return [files] if isinstance(files, str | os.PathLike) else list(files)
+
+
+def read_tables(files: Sequence[Path], only: Mapping[str, str] | None = None) -> list[Table]:
     """Return the tables of some files, with the rows whose columns have the values in `only`.
 
     Raises:

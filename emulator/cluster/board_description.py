@@ -30,6 +30,7 @@ from ..common import (
     PositiveNumber,
     Share,
     Watts,
+    as_tuple,
     did_you_mean,
 )
 from ..number import narrowest
@@ -61,14 +62,10 @@ class RangeDescription(Model):
         return self
 
 
-def _numbers(value: Any) -> Any:
-    return tuple(map(float, value)) if isinstance(value, list | tuple) else value
-
-
 _Numbers = Annotated[
     tuple[PositiveFinite, ...],
     pydantic.Field(min_length=1, max_length=1000),
-    pydantic.BeforeValidator(_numbers),
+    pydantic.BeforeValidator(as_tuple),
 ]
 
 
@@ -98,7 +95,7 @@ class NextMeasurementDescription(Model):
 
 NextMeasurements = Annotated[
     tuple[NextMeasurementDescription, ...],
-    pydantic.BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    pydantic.BeforeValidator(as_tuple),
 ]
 
 _SLACK = 1e-9

@@ -55,6 +55,7 @@ from ..common import (
     Name,
     Nanoseconds,
     Share,
+    as_tuple,
     either,
 )
 from ..faults import FaultsDescription
@@ -65,10 +66,6 @@ from .board_description import (
     RangeDescription,
 )
 from .cluster import Link, LinkShare
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _topology(text: str) -> str:
@@ -230,14 +227,14 @@ _Boards = tuple[_Board, ...]
 
 def _tuple_of(value: Any) -> Any:
     """Return a table as a tuple of one."""
-    return (value,) if isinstance(value, dict) else _tuple(value)
+    return (value,) if isinstance(value, dict) else as_tuple(value)
 
 
 class ClusterDescription(Model):
     """A cluster, as in its TOML file, but for its links."""
 
     name: Name
-    boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)]
+    boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(as_tuple)]
     machine: MachineDescription | None = None
     resources: ResourcesDescription | None = None
     network: NetworkDescription | None = None
@@ -276,7 +273,9 @@ class WithLinkTables(ClusterDescription):
     """A cluster with tables `[[links]]`."""
 
     links: Annotated[
-        tuple[LinksDescription, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+        tuple[LinksDescription, ...],
+        pydantic.Field(min_length=1),
+        pydantic.BeforeValidator(as_tuple),
     ]
 
     @pydantic.field_validator("links")
@@ -322,7 +321,7 @@ class NamedCluster(Model):
 
     name: Name
     boards: Annotated[
-        tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+        tuple[NamedDevice, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(as_tuple)
     ]
     links: Annotated[
         tuple[LinksDescription, ...],

@@ -99,6 +99,7 @@ from .types import (
 from .validation import (
     DESCRIBED,
     Model,
+    as_tuple,
     model_of,
     read_description,
     read_toml,
@@ -164,6 +165,7 @@ __all__ = [
     "Writes",
     "an",
     "as_cell",
+    "as_tuple",
     "check_names",
     "check_start",
     "confined",

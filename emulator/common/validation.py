@@ -36,6 +36,11 @@ class Model(pydantic.BaseModel):
     """Keys that it had once, each with that of today which says the same; messages name it."""
 
 
+def as_tuple(value: Any) -> Any:
+    """Return an array of TOML as a tuple, as frozen models have it; anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 def model_of(described: type, **keys: Any) -> type[Model]:
     """Return a model with the fields of a dataclass, whose annotations give the ranges; `keys` are
     further fields.

@@ -24,32 +24,28 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Annotated, Any
+from typing import Annotated
 
 import pydantic
 
-from ..common import DESCRIBED, InputError, Model, read_toml, validate
+from ..common import DESCRIBED, InputError, Model, as_tuple, read_toml, validate
 from .fault import NO_FAULTS, BoardDeath, BoardFault, Faults, FlipFault, LinkFault
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class FaultsDescription(Model):
     """The `[faults]` table; without a seed, faults have that of the run."""
 
     boards: Annotated[
-        tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+        tuple[Annotated[BoardFault, DESCRIBED], ...], pydantic.BeforeValidator(as_tuple)
     ] = ()
     links: Annotated[
-        tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+        tuple[Annotated[LinkFault, DESCRIBED], ...], pydantic.BeforeValidator(as_tuple)
     ] = ()
     flips: Annotated[
-        tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+        tuple[Annotated[FlipFault, DESCRIBED], ...], pydantic.BeforeValidator(as_tuple)
     ] = ()
     deaths: Annotated[
-        tuple[Annotated[BoardDeath, DESCRIBED], ...], pydantic.BeforeValidator(_tuple)
+        tuple[Annotated[BoardDeath, DESCRIBED], ...], pydantic.BeforeValidator(as_tuple)
     ] = ()
     seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] | None = None
     compare: bool = True

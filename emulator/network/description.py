@@ -26,6 +26,7 @@ from ..common import (
     Name,
     Names,
     Positive,
+    as_tuple,
     model_of,
     native,
     toml_value,
@@ -87,10 +88,6 @@ class _AnyNode:
         return handler.generate_schema(Annotated[any_kind, pydantic.Field(discriminator="type")])
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
 class Description(Model):
     """A network, as in its TOML file.
 
@@ -100,9 +97,9 @@ class Description(Model):
     name: Name
     any_images: bool = False
     symbols: Positive | None = None
-    input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(_as_tuple)]
+    input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(as_tuple)]
     start: Start = "he"
-    layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(_as_tuple)]
+    layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(as_tuple)]
 
 
 def with_symbols(

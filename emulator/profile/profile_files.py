@@ -30,6 +30,7 @@ from ..common import (
     NotNegative,
     Positive,
     PositiveNumber,
+    as_tuple,
     name_of,
     read_text,
     read_toml,
@@ -41,10 +42,6 @@ from .profile import LayerProfile, LayerTimes, Profile
 from .roofline import PartNeeds, boundary_bytes
 
 _PS_OF_US = 1_000_000
-
-
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 _MOST_US = 1e12
@@ -69,7 +66,7 @@ class LayerTable(Model):
     feature_bytes: NotNegative | None = None
     parameter_bytes: NotNegative | None = None
     times: Annotated[
-        tuple[TimesTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+        tuple[TimesTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(as_tuple)
     ]
 
 
@@ -86,7 +83,7 @@ class ProfileDescription(Model):
     parameter_copies: Positive = 2
     devices: Annotated[dict[str, DeviceTable], pydantic.Field(min_length=1)]
     layers: Annotated[
-        tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(_tuple)
+        tuple[LayerTable, ...], pydantic.Field(min_length=1), pydantic.BeforeValidator(as_tuple)
     ]
 
 
