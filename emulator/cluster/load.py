@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...comm import Interconnect, Topology
@@ -224,11 +224,11 @@ def cluster_files(cluster: str) -> Iterator[pathlib.Path]:
     described = read_toml(path)
     boards = described.get("boards")
     for board in boards if isinstance(boards, list) else ():
-        if isinstance(board, dict) and isinstance(board.get("type"), str):
+        if _names_type(board, "type"):
             yield find("type", board["type"], _BOARDS)
-    for table in _link_tables(described):
-        if isinstance(table, dict) and isinstance(table.get("kind"), str):
-            yield find("kind", table["kind"], _LINKS)
+    for link in _link_tables(described):
+        if _names_type(link, "kind"):
+            yield find("kind", link["kind"], _LINKS)
 
 
 def board_files(kind: str) -> Iterator[pathlib.Path]:
@@ -336,22 +336,31 @@ def _validated(described: dict[str, Any], source: str) -> ClusterDescription:
 
 def _with_types(values: dict[str, Any], source: str) -> dict[str, Any]:
     """Return the description, with each board's keys overriding those of its `type`, and each
-    link's those of its `kind`.
+    link's those of its `kind`, whose ranges are the cluster's where all links have that kind.
     """
-    values = _with_kinds(values, source)
-    tables = values.get("boards")
-    if not isinstance(tables, list):
-        return values
-    filled = []
-    for place, table in enumerate(tables):
-        kind = table.get("type") if isinstance(table, dict) else None
-        if isinstance(kind, str):
-            try:
-                table = _with_type(board_keys(kind), table)
-            except InputError as error:
-                raise InputError(f"{source}: boards[{place}]: {error}") from None
-        filled.append(table)
-    return {**values, "boards": filled}
+    filled = {**values}
+    if isinstance(values.get("boards"), list):
+        filled["boards"] = [
+            _with_type(table, "board", "type", board_keys, f"{source}: boards[{place}]")
+            for place, table in enumerate(values["boards"])
+        ]
+    own = _link_tables(values)
+    links = [_with_type(table, "link", "kind", link_keys, f"{source}: links") for table in own]
+    if links == own:
+        return filled
+    filled["links"] = links if isinstance(values["links"], list) else links[0]
+    kinds = {table["kind"] if _names_type(table, "kind") else None for table in own}
+    ranges = [
+        table.pop("uncertainty", {})
+        for table, before in zip(links, own, strict=True)
+        if _names_type(table, "kind") and "uncertainty" not in before
+    ]
+    given = values.get("uncertainty", {})
+    if len(kinds) == 1 and ranges and isinstance(given, dict):
+        # A value that one link has of its own is not that of the kind.
+        kept = set(ranges[0]).intersection(*ranges)
+        filled["uncertainty"] = {key: ranges[0][key] for key in ranges[0] if key in kept} | given
+    return filled
 
 
 def _link_tables(values: Mapping[str, Any]) -> list[Any]:
@@ -359,37 +368,26 @@ def _link_tables(values: Mapping[str, Any]) -> list[Any]:
     return links if isinstance(links, list) else [links]
 
 
-def _with_kinds(values: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the description, with each link's keys overriding those of its `kind`; where all have
-    one, so do its ranges, but those of values that are not kept.
-    """
-    tables, filled, kinds = _link_tables(values), [], set()
-    for table in tables:
-        kind = table.get("kind") if isinstance(table, dict) else None
-        if isinstance(kind, str):
-            try:
-                table = {**link_keys(kind), **table}
-            except InputError as error:
-                raise InputError(f"{source}: links: {error}") from None
-        filled.append(table)
-        kinds.add(kind if isinstance(kind, str) else None)
-    if kinds == {None}:
-        return values
-    ranges = [table.pop("uncertainty", {}) for table in filled if isinstance(table, dict)]
-    said = {f"link.{key}" for table in tables for key in table}
-    kept = {key: entry for key, entry in ranges[0].items() if key not in said}
-    values = {**values, "links": filled if isinstance(values["links"], list) else filled[0]}
-    given = values.get("uncertainty", {})
-    if len(kinds) == 1 and kept and isinstance(given, dict):
-        values["uncertainty"] = {**kept, **given}
-    return values
+def _names_type(table: Any, key: str) -> bool:
+    return isinstance(table, dict) and isinstance(table.get(key), str)
 
 
-def _with_type(keys: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-    """Return a board's keys over those of its type; so are ranges, but those of the type's values
-    that are not kept.
+def _with_type(
+    table: Any, name: str, key: str, keys_of: Callable[[str], dict[str, Any]], where: str
+) -> Any:
+    """Return a table's keys over those of the type that it names under `key`; so are ranges, but
+    those of the type's values that are not kept.
+
+    Raises:
+        InputError: there is no such type.
     """
-    kept = without_ranges(keys, {f"board.{key}" for key in table})
+    if not _names_type(table, key):
+        return table
+    try:
+        keys = keys_of(table[key])
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    kept = without_ranges(keys, {f"{name}.{own}" for own in table})
     filled = {**kept, **table}
     if isinstance(kept.get("uncertainty"), dict) and isinstance(table.get("uncertainty"), dict):
         filled["uncertainty"] = {**kept["uncertainty"], **table["uncertainty"]}

@@ -69,6 +69,9 @@ def test_links_of_several_kinds() -> None:
     assert cluster.link_at(1).header_bytes == 66
     entry = cluster.range_of("link.latency_ns")
     assert entry is not None and entry.kind == "assumed"
+    own = of_links([{"kind": "serial"}, {"kind": "serial", "latency_ns": 700}])
+    entry = own.range_of("link.latency_ns")
+    assert entry is not None and entry.kind == "assumed"
     same = of_links([{"kind": "serial"}, {"kind": "serial", "count": 2}])
     entry = same.range_of("link.latency_ns")
     assert entry is not None and entry.kind == "measured"
@@ -83,7 +86,7 @@ def test_headers_of_udp_are_what_was_measured() -> None:
 
 
 def test_a_kind_of_ones_own(tmp_path: Path) -> None:
-    """The links that calibration writes, under a name."""
+    """A file with the keys of `[links]`."""
     kind = tmp_path / "mine.toml"
     kind.write_text('source = "a bench"\nbandwidth_gbps = 12\nlatency_ns = 300\n')
     cluster = tmp_path / "cluster.toml"
@@ -105,6 +108,7 @@ def test_a_change_of_the_kind_takes_its_constants() -> None:
         ({"kind": "aurra"}, {}, "links: `kind` = 'aurra': did you mean `aurora`"),
         ({"kind": "none.toml"}, {}, "none.toml"),
         ({"kind": 7}, {}, "kind"),
+        ({"kind": "udp", "uncertainty": {}}, {}, "links.uncertainty"),
         (
             {"bandwidth_gbps": 1, "latency_ns": 1},
             {"link.kind": "udp"},
