@@ -140,7 +140,9 @@ class Peak:
 
 
 def peaks(board: Fpga) -> tuple[Peak, ...]:
-    """Return a board's peak in each class that its multipliers can have."""
+    """Return a board's peak in each class that its multipliers can have; 0 of one of which its
+    shell leaves no room for any.
+    """
     made = []
     for kind in MULTIPLIERS:
         try:
@@ -153,7 +155,7 @@ def peaks(board: Fpga) -> tuple[Peak, ...]:
 
 def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
     counted = max(1, math.floor(board.usable_dsps * rate.per_dsp))
-    multipliers = rate.count or counted
+    multipliers = rate.count if rate.mix else counted
     gflops = 2 * multipliers * board.clock_mhz * board.efficiency / 1000
     # What is counted is a bound, and built ones are what there is.
     real = rate if rate.mix or board.rates else board.built_rate(rate.kind)
@@ -162,10 +164,11 @@ def _peak(board: Fpga, rate: MultiplierRate) -> Peak:
         return Peak(
             rate.kind, multipliers, dsp, board.clock_mhz, gflops, gflops, gflops, origin, ""
         )
-    built = [implementation for implementation, count in real.mix if count]
+    fits = any(count for _, count in real.mix)
+    built = [implementation for implementation, count in real.mix if count or not fits]
     least = max(built, key=lambda implementation: ORIGINS.index(implementation.origin))
     fewer, most = _factors(board, least)
-    low = fewer * min(1.0, real.count / multipliers)
+    low = fewer * min(1.0, real.count / max(1, multipliers))
     high = most if rate.mix else 1.0
     return Peak(
         rate.kind,

@@ -135,3 +135,11 @@ def test_each_implementation_says_who_says_so() -> None:
         for it in kind.built:
             assert len(it.source) > 10
             assert it.low < 1 < it.high
+
+
+def test_a_board_whose_shell_leaves_nothing_reaches_nothing() -> None:
+    """In no class; it had one multiplier, which its look-up tables had no room for."""
+    board = board_of("u280", lut=250_000)
+    assert [peak.multipliers for peak in peaks(board)] == [0] * len(peaks(board))
+    assert all(peak.gflops == peak.low == peak.high == 0 for peak in peaks(board))
+    assert peaks(board)[0].source
