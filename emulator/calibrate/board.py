@@ -479,11 +479,6 @@ class _Rates:
     def _left_out(self, run: str) -> Iterator[LeftOutRow]:
         number = self._runs.index(run)
         places = np.flatnonzero(self._rows.runs == number)
-        others = np.setdiff1d(np.arange(len(self._rates)), places)
-        # What only this run has measured, no other predicts.
-        places = places[np.isin(self._things[places], self._things[others])]
-        if not len(places):
-            return
         means = self._means[self._things[places]]
         yield from left_out_rows(
             self._model, number, self._rows.at(places), means, self._values[places]

@@ -101,11 +101,15 @@ def left_out_rows(
     mixed: MixedModel, run: int, rows: Rows, formed: Floats, values: Floats
 ) -> Iterator[LeftOutRow]:
     """Yield rows of the run of a number as all others predict them, with what the form says of
-    each and its value.
+    each and its value; but for rows of what only this run has measured.
     """
-    mixture = mixed.next_rows(rows.further(), run)
+    places = np.flatnonzero(mixed.determines(rows, run))
+    if not len(places):
+        return
+    formed = formed[places]
+    mixture = mixed.next_rows(rows.at(places).further(), run)
     ends = ranges_of(mixture, formed, 1)
-    for value, middle, end in zip(values, expected(mixture, formed), ends, strict=True):
+    for value, middle, end in zip(values[places], expected(mixture, formed), ends, strict=True):
         yield abs(float(middle / value) - 1), float(value), end
 
 

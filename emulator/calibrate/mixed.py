@@ -134,6 +134,10 @@ split in two, and again.
 """
 
 _SPLITS, _MATTERS, _KEPT = 2, 0.01, 0.998
+
+_RANK = 1e-9
+"""Directions of constants with less than this share of the largest are roundings."""
+
 MOST_ROWS = 200
 """Of more rows, whole runs are left out: they would tell little more of the scatter."""
 
@@ -206,6 +210,12 @@ class MixedModel:
             means += [mean] * len(sigmas)
             variances += [sigma**2 * (variance + 1) for sigma in sigmas]
         return self._mixture(means, variances)
+
+    def determines(self, rows: Rows, without_run: int) -> NDArray[np.bool_]:
+        """Return which rows are determined by what has been measured in other runs."""
+        others = self._rows.terms[self._rows.runs != without_run]
+        projected = rows.terms @ np.linalg.pinv(others, _RANK) @ others
+        return np.asarray(np.isclose(projected, rows.terms, 0, _RANK).all(axis=1))
 
     def constants(self) -> Mixture:
         """Return the distributions of a further run's constants: logarithms over the form's."""
@@ -293,7 +303,8 @@ class MixedModel:
         """
         measured, residuals = self._rows.at(places), self._residuals[places]
         inverse = np.linalg.inv(self._covariance(choice, places))
-        spread = np.linalg.inv(measured.terms.T @ inverse @ measured.terms)
+        # What no row measures has no part in rows that these determine: a pseudo-inverse.
+        spread = np.linalg.pinv(measured.terms.T @ inverse @ measured.terms, _RANK, hermitian=True)
         values: Floats = spread @ (measured.terms.T @ (inverse @ residuals))
         along, own = np.zeros((len(rows.runs), len(places))), np.zeros(len(rows.runs))
         for part, ratio in zip(*choice, strict=True):

@@ -157,6 +157,8 @@ def calibrated(kind: str, text: str) -> None:
 @example(text="message_bytes,message_us\n" + "64,1e-320\n" * 5)
 @example(text=f"matrix_size,best_s\n{'9' * 200},1\n")
 @example(text="function,best_mbytes_per_s\ncopy,1e-18\ncopy,1e18\n")
+@example(text="function,best_mbytes_per_s,run\ncopy,1e3,a\nadd,1e3,a\ncopy,1e3,b\n")
+@example(text="run,message_bytes,message_ns\na,64,900\na,4096,999\na,65536,9e3\na,9,800\nb,9,800")
 def test_any_table(kind: str, text: str) -> None:
     calibrated(kind, text)
 

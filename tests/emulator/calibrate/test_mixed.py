@@ -138,3 +138,13 @@ def test_as_many_rows_as_constants_give_a_range(count: int) -> None:
     rows = rows_at(2.0 ** np.arange(6, 6 + count), 1)
     low, high = ends(MixedModel(np.zeros(count), rows).constants())
     assert np.isfinite(low).all() and np.isfinite(high).all()
+
+
+def test_rows_of_what_only_one_run_has_measured_are_not_predicted() -> None:
+    runs, nowhere = np.array([0, 0, 1]), np.zeros(3, np.intp)
+    rows = Rows(np.eye(2)[[0, 1, 0]], np.zeros(3), runs, nowhere)
+    model = MixedModel(np.array([0.1, 0.0, 0.1]), rows)
+    assert model.determines(rows, 0).tolist() == [True, False, True]
+    assert model.determines(rows, 1).all()
+    predicted = model.next_rows(rows.at(np.array([2])).further(), 0)
+    assert predicted.quantile(0.5) == pytest.approx([0.1], abs=0.01)
