@@ -27,6 +27,17 @@ _IN_FORCE: ContextVar[Changes] = ContextVar("changes", default=())
 _READ: ContextVar[set[str]] = ContextVar("read")
 _OF_CLUSTERS = "a cluster's"  # stands for all keys that clusters have
 
+COUNTED: Mapping[str, object] = {
+    "board.multipliers": "one-per-dsp",
+    **dict.fromkeys(("board.dsp_share", "board.lut_share", "board.efficiency"), 1),
+    **dict.fromkeys(
+        ("board.shell_dsp", "board.shell_lut", "board.shell_ff", "board.shell_bram"), 0
+    ),
+}
+"""Changes of a cluster by which its FPGAs count as papers do: each DSP multiplies and adds in each
+cycle, in single precision, too, and nothing is taken by a shell. What a paper says of its clock and
+of the DSPs that it uses goes before."""
+
 
 class _Keyed:
     """What has a key."""
@@ -44,7 +55,8 @@ class _Keyed:
 class Constant(_Keyed):
     """A key of a cluster's file, and values of it that are plausible, with the reason.
 
-    `default` is the value of all other commands. `fitted_to` says by which rows it was set; empty
+    `default` is the paper's, and that of the cluster's file unless boards count otherwise there
+    (`COUNTED`). `fitted_to` says by which rows it was set; empty
     if by none.
     """
 
@@ -174,16 +186,16 @@ def cluster_changes(**more: object) -> dict[str, object]:
     return changes | {key.replace("__", "."): value for key, value in more.items()}
 
 
-def cluster_of(name: str, **more: object) -> Cluster:
-    """Return a cluster that comes with emuchain, with those changes in force that clusters have,
-    and `more`.
+def cluster_of(name: str, counted: Mapping[str, object] | None = None, **more: object) -> Cluster:
+    """Return a cluster that comes with emuchain, `counted` as a paper does, with those changes in
+    force that clusters have, and `more`.
 
     Rows suppose what no hardware has, such as links that take no time; that is no note to whom they
     are shown.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Note)
-        return load_cluster(name, cluster_changes(**more))
+        return load_cluster(name, {**(counted or {}), **cluster_changes(**more)})
 
 
 class kept(Generic[Parameters, Kept]):  # a decorator

@@ -21,7 +21,7 @@ from ...emulator.profile import BoardStages, board_stage
 from ...emulator.schedule import pipeline_kind
 from ...kernels.number import FP16
 from ..claim import Measured, constant
-from ..constants import beside, cluster_changes, in_use, kept
+from ..constants import COUNTED, beside, cluster_changes, in_use, kept
 from . import gpus
 from .layers import pipedream_stages, zoo_layers
 from .speedups import stages_of
@@ -42,12 +42,14 @@ _FREE_MBPS = 10**9
 
 @kept
 def boards_of(cluster: str) -> tuple[Board, ...]:
-    """Return the boards of a cluster, at the effective clock and Table IV's bandwidth."""
+    """Return the boards of a cluster as papers count, at the effective clock and with Table IV's
+    bandwidth.
+    """
     changes = cluster_changes(board__clock_mhz=in_use(DSP_MHZ))
     changes.setdefault("board.off_chip_gbytes_per_s", DDR_GBYTES_PER_S)
     boards = [{"type": kind, "count": 1} for kind in CLUSTERS[cluster]]
     said = {"name": cluster, "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 0}}
-    return load_cluster(said, changes).boards
+    return load_cluster(said, {**COUNTED, **changes}).boards
 
 
 @kept
@@ -199,16 +201,8 @@ def profile() -> Measured:
 
 
 def _u280(changes: Mapping[str, object]) -> Cluster:
-    """Return the cluster `u280` as the papers count: one multiplier a DSP, at 200 MHz, no shell."""
-    counted = {
-        "multipliers": "one-per-dsp",
-        "clock_mhz": 200,
-        **dict.fromkeys(("dsp_share", "lut_share", "efficiency"), 1),
-        **dict.fromkeys(("shell_dsp", "shell_lut", "shell_ff", "shell_bram"), 0),
-    }
-    return load_cluster(
-        "u280", {**{f"board.{key}": value for key, value in counted.items()}, **changes}
-    )
+    """Return the cluster `u280` as papers count, at 200 MHz."""
+    return load_cluster("u280", {**COUNTED, "board.clock_mhz": 200, **changes})
 
 
 def _explored(**keys: float) -> list[str]:

@@ -31,8 +31,8 @@ from ...emulator.mapping import (
 from ...emulator.network import Layer
 from ...emulator.timing import Timing
 from ..claim import Measured
-from ..constants import cluster_of, kept
-from .evidence import DEVICES, NETWORKS, cluster, layout, network, timing
+from ..constants import kept
+from .evidence import DEVICES, NETWORKS, cluster, layout, network, timing, vc709
 
 _MANY = 60
 _PATHS = [path for path in DataPath if not path.is_of_states]
@@ -261,7 +261,7 @@ class _Engine(NamedTuple):
 
 @kept
 def _timing(name: str, devices: int) -> Timing:
-    cluster = cluster_of("vc709", board__convolution_engines="whole")
+    cluster = vc709(board__convolution_engines="whole")
     return Timing.of(partition(network(name), cluster, devices), cluster)
 
 
