@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.cluster import Cluster, load_cluster
 from emuchain.papers import (
     Class,
     Verdict,
@@ -45,7 +45,8 @@ def test_changes_are_in_force_for_a_while() -> None:
     assert cluster_changes(link__latency_ns=5) == {"link.latency_ns": 5}
     with in_force({"board.dsp": 900, "x": 1}):
         assert cluster_changes(link__latency_ns=5) == {"board.dsp": 900, "link.latency_ns": 5}
-        assert cluster_of("vc709").board(0).multipliers == int(900 * 0.833)
+        board = cluster_of("vc709", evidence.counted()).board(0)
+        assert board.multipliers == int(900 * 0.833)
         with in_force({}):
             assert cluster_of("vc709") == load_cluster("vc709")
         with beside({"link.latency_ns": 7}):
@@ -119,12 +120,17 @@ def test_what_is_not_read_changes_no_row(paper: str) -> None:
 
 
 @pytest.mark.parametrize("paper", CLUSTERS)
-def test_defaults_are_those_of_all_commands(paper: str) -> None:
-    ordinary = load_cluster(CLUSTERS[paper])
+def test_defaults_are_those_of_the_paper_as_it_counts(paper: str) -> None:
+    counted = evidence.counted() if paper == "fpdeep" else {}
+    ordinary = load_cluster(CLUSTERS[paper], counted)
+
+    def with_value(key: str, value: float) -> Cluster:
+        return load_cluster(CLUSTERS[paper], {**counted, key: value})
+
     for constant in constants_of(paper):
         assert constant.default in constant.values == tuple(sorted(set(constant.values)))
-        assert load_cluster(CLUSTERS[paper], {constant.key: constant.default}) == ordinary
-        others = [load_cluster(CLUSTERS[paper], {constant.key: value}) for value in constant.values]
+        assert with_value(constant.key, constant.default) == ordinary
+        others = [with_value(constant.key, value) for value in constant.values]
         assert sum(other == ordinary for other in others) == 1
 
 
@@ -146,7 +152,8 @@ def test_rows_that_hang_on_a_constant() -> None:
         with in_force({DSP_SHARE.key: share}):
             [result] = validate("fpdeep", some[:1])
         assert result.verdict is verdict
-    assert evidence.cluster() == load_cluster("vc709"), "no change is left in force"
+    ordinary = load_cluster("vc709", evidence.counted())
+    assert evidence.cluster() == ordinary, "no change is left in force"
 
 
 def test_tables_by_hand() -> None:
@@ -238,4 +245,4 @@ def test_blind_predictions() -> None:
     assert by_name["vgg16", "vgg19", "hours"].guess == pytest.approx(
         2.19 * 19.508 / 15.347, rel=1e-3
     )
-    assert evidence.cluster() == load_cluster("vc709")
+    assert evidence.cluster() == load_cluster("vc709", evidence.counted())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.cluster import ArrayFpga, load_cluster
+from emuchain.emulator.cluster import ArrayFpga, board_keys, load_cluster
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.common import InputError
 
@@ -70,7 +70,9 @@ def test_a_design_is_found_by_its_layers(
     figures = done.as_json()
     assert figures["array_positions"] == pixels
     assert figures["start_cycles"] == pytest.approx(250, abs=8)
-    assert figures["load_exposed"] == pytest.approx(byte * 38400 / 200, abs=0.01)
+    board = board_keys("vcu118")
+    bytes_a_cycle = 1000 * board["off_chip_gbytes_per_s"] / board["clock_mhz"]
+    assert figures["load_exposed"] == pytest.approx(byte * bytes_a_cycle, abs=0.01)
     assert figures["check"]["near"] == figures["check"]["layers"] == len(OTHERS)
     if array:
         assert figures["multipliers_each"] == 3
@@ -79,7 +81,7 @@ def test_a_design_is_found_by_its_layers(
 
 
 def test_the_file_has_engines_that_take_as_long(tmp_path: Path) -> None:
-    """The board that is written plans with the array, and its row is the formula's."""
+    """The board that is written plans with the array, in its int8, and its row is the formula's."""
 
     def cycles(layer: Layer) -> float:
         return cycles_of(layer, 64, 1 / 3, 250, 0)
@@ -97,10 +99,10 @@ def test_the_file_has_engines_that_take_as_long(tmp_path: Path) -> None:
         work = Work(side, side, inputs, outputs, kernel * kernel)
         taken = side * board.row_cycles(work, 3 * board.array.size)
         assert taken == pytest.approx(cycles(layer), abs=side + 2)
-    assert (
-        emuchain.plan("quick-cifar", said, devices=2, engines="turns", schedule="sync").stages
-        is not None
-    )
+    keys: dict[str, Any] = {"devices": 2, "engines": "turns", "schedule": "sync"}
+    assert emuchain.plan("quick-cifar", said, precision="int8", **keys).stages is not None
+    with pytest.raises(InputError, match="1,160 multipliers: an array of 32 x 64 takes 2,048"):
+        emuchain.plan("quick-cifar", said, **keys)
 
 
 def test_layers_that_scatter_say_so(tmp_path: Path) -> None:

@@ -95,11 +95,13 @@ def test_the_boards_that_come_with_emuchain() -> None:
 def test_keys_beside_a_type_go_before_its_own(tmp_path: Path) -> None:
     boards = (
         '[[boards]]\ntype = "vc709"\ncount = 2\n[[boards]]\ntype = "vc709"\nname ='
-        ' "slow"\nclock_mhz = 100\n'
+        ' "slow"\nclock_mhz = 50\nefficiency = 0.8\n'
     )
     first, second, third = load_cluster(str(cluster_of(tmp_path, boards))).boards
     assert first == second
-    assert third == dataclasses.replace(first, name="slow", period_ps=10_000)
+    assert third == dataclasses.replace(
+        first, name="slow", period_ps=25_000, efficiency=0.8, ranges=()
+    )
 
 
 def test_a_type_may_be_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -205,7 +207,9 @@ def test_a_gpu_takes_no_slices() -> None:
 
 
 def test_engines_work_in_a_share_of_the_cycles(tmp_path: Path) -> None:
-    boards = '[[boards]]\ntype = "vc709"\n[[boards]]\ntype = "vc709"\nefficiency = 0.8\n'
+    boards = "".join(
+        f'[[boards]]\ntype = "vc709"\nclock_mhz = 200\nefficiency = {share}\n' for share in (1, 0.8)
+    )
     whole, measured = load_cluster(str(cluster_of(tmp_path, boards))).boards
     assert isinstance(whole, Fpga) and isinstance(measured, Fpga)
     assert (whole.period_ps, measured.period_ps) == (5000, 6250)

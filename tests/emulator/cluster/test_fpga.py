@@ -14,7 +14,8 @@ from emuchain.kernels.number import FP32
 
 
 def test_engines_may_take_a_share_of_the_dsps() -> None:
-    board = load_cluster("vc709").board(0)
+    changes = {"board.multipliers": "one-per-dsp", "board.dsp_share": 0.833}
+    board = load_cluster("vc709", changes).board(0)
     assert board.dsp == 3600
     assert board.multipliers == 2998  # 0.833 of them
     assert dataclasses.replace(board, dsp_share=1.0, lut_multipliers=12).multipliers == 3612
@@ -40,7 +41,7 @@ def test_banks_of_blocks() -> None:
 
 @pytest.mark.parametrize("alpha", [1.0, 0.99, 0.9, 0.5, 0.1])
 def test_alpha_of_the_engines_are_of_dsps_as_far_as_luts_allow(alpha: float) -> None:
-    board = load_cluster("vc709").board(0)
+    board = load_cluster("vc709", {"board.multipliers": "one-per-dsp"}).board(0)
     of_luts = lut_multipliers(board, alpha)
     assert board.lut is not None
     assert LUT_PER_DSP * board.dsp_multipliers + FP32.multiplier_lut * of_luts <= board.lut

@@ -126,7 +126,7 @@ def test_without_a_type_all_classes_have_one_multiplier_a_dsp(tmp_path: Path) ->
 
 def test_single_precision_is_what_it_was(tmp_path: Path) -> None:
     """With any type of DSPs, as the papers count."""
-    cluster = load_cluster("vc709")
+    cluster = load_cluster("vc709", {"board.multipliers": "one-per-dsp"})
     assert in_precision(cluster, Precision()) == cluster
     assert fpga(cluster).shared.parts == (1, 1, 1)
     assert fpga(cluster).shared.parts_per_dsp == 1

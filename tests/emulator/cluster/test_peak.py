@@ -32,7 +32,7 @@ from emuchain.emulator.cluster.peak import (
 
 MEASURED = [design for design in DESIGNS if design.gflops]
 BOARDS = {"U280": "u280", "520N": "520n", "PAC D5005": "d5005"}
-BUILT = [name for name in board_types() if "shell_lut" in board_keys(name)]
+BUILT = [name for name in board_types() if "efficiency" in board_keys(name)]
 
 
 def board_of(kind: str, **keys: object) -> Fpga:

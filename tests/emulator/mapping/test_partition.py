@@ -16,6 +16,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Mapping, Slice, allocate, idle_share, imbalance, partition
 from emuchain.emulator.network import Network, load_network, zoo
 
+from ..counted import counted
 from .networks import (
     BOARDS,
     FAST,
@@ -182,7 +183,7 @@ def test_balance(found: Network, boards: list[Fpga], devices: int) -> None:
 @pytest.mark.parametrize("name", zoo())
 @pytest.mark.parametrize("devices", [1, 2, 15, 85])
 def test_zoo(name: str, devices: int) -> None:
-    found, chain = load_network(name), load_cluster("vc709")
+    found, chain = load_network(name), load_cluster(counted())
     mapping = partition(found, chain, devices)
     check_order(found, mapping)
     assert mapping.balance is not None
@@ -201,7 +202,7 @@ def test_idle_stages_of_the_paper(name: str, mean_of_many: float) -> None:
 
     AlexNet misses the 1 %: conv1 has tiles of 121 multipliers, of which an engine gets a dozen.
     """
-    found, chain = load_network(name), load_cluster("vc709")
+    found, chain = load_network(name), load_cluster(counted())
     idle = {
         devices: idle_share(partition(found, chain, devices), chain) for devices in range(5, 86, 5)
     }
@@ -218,7 +219,7 @@ def test_150_layers_on_1000_devices() -> None:
         operations += [conv(channels, 3, pad=1)] * count + [max_pool(2, 2)]
     found = network((3, 224, 224), *operations, fc(1000))
     assert len(found.layers) == 151
-    mapping = partition(found, load_cluster("vc709"), 1000)
+    mapping = partition(found, load_cluster(counted()), 1000)
     check_order(found, mapping)
     assert len(mapping.devices) == 1000
     assert mapping.balance is not None
@@ -228,7 +229,7 @@ def test_150_layers_on_1000_devices() -> None:
 @pytest.mark.parametrize("name", PAPER)
 def test_large_fully_connected_layers_have_devices_of_their_own(name: str) -> None:
     """The last one of 15 (FPDeep, section 6.3.1)."""
-    found, chain = load_network(name), load_cluster("vc709")
+    found, chain = load_network(name), load_cluster(counted())
     assert not partition(found, chain, 1).off_chip_devices
     assert partition(found, chain, 15).off_chip_devices == range(14, 15)
     for devices in (2, 15, 80):

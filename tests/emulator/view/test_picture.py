@@ -18,6 +18,8 @@ from emuchain.emulator.view import (
     whole_ticks,
 )
 
+from ..counted import COUNTED
+
 pytest.importorskip("matplotlib")
 LIMITS = (0xD5 / 255, 0x5E / 255, 0, 1)
 
@@ -119,7 +121,9 @@ def test_an_engine_limits(plan_of: Any, drawn: Any) -> None:
 
 
 def test_a_link_limits(plan_of: Any, drawn: Any, tmp_path: Path) -> None:
-    state = steady_state(plan_of(network="quick-cifar", devices=3, cluster="vc709-10g"))
+    state = steady_state(
+        plan_of(network="quick-cifar", devices=3, cluster="vc709-10g", changes=COUNTED)
+    )
     engines, links = drawn(state)
     assert not limiting(engines)
     [bar] = limiting(links)

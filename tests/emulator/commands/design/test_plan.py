@@ -16,6 +16,8 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, Layout, smallest_cluster
 from emuchain.emulator.run import steady_state
 
+from ...counted import COUNTED
+
 SMALL_BOARDS = """
 name = "small"
 [[boards]]
@@ -62,7 +64,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     ("network", "devices"), [("quick-cifar", 1), ("quick-cifar", 4), ("alexnet", 5)]
 )
 def test_constraints_of_dsps_and_work(plan_of: PlanOf, network: str, devices: int) -> None:
-    plan = plan_of(network=network, devices=devices)
+    plan = plan_of(network=network, devices=devices, changes=COUNTED)
     layout, convolutions = plan.layout(), steady_state(plan).convolutions
     assert len(layout.devices) == devices
     for device in layout.devices:

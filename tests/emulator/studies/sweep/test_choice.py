@@ -12,6 +12,8 @@ from emuchain.emulator.cluster import ConstantRange
 from emuchain.emulator.studies.sweep import choose
 from emuchain.emulator.timing import Roofs
 
+from ...counted import counted
+
 CLOCK = (ConstantRange("board.clock_mhz", 0.8, 1.2, "assumed"),)
 LINK = (ConstantRange("link.bandwidth_gbps", 0.8, 1.2, "assumed"),)
 
@@ -88,5 +90,5 @@ def test_number_of_processes_changes_no_digit_and_a_file_is_resumed(tmp_path: Pa
 
 
 def test_knee_has_its_share() -> None:
-    choice = emuchain.sweep("quick-cifar", devices=range(1, 17)).choice
+    choice = emuchain.sweep("quick-cifar", counted(), devices=range(1, 17)).choice
     assert choice is not None and choice.knee_share == pytest.approx(0.86, abs=0.1)

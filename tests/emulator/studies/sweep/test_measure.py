@@ -14,6 +14,8 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import limiting_kind, steady_state
 from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
 
+from ...counted import COUNTED
+
 IMAGES = 36_000_000
 
 
@@ -96,7 +98,7 @@ def test_a_gpu_alone_has_no_efficiency_but_known_power() -> None:
     ("keys", "kind"),
     [
         ({"devices": 1}, "engine"),
-        ({"devices": 4, "link.bandwidth_gbps": 0.001}, "link"),
+        ({"devices": 4, "link.bandwidth_gbps": 0.001, **COUNTED}, "link"),
         (
             {"devices": 1, "board.on_chip_memory_kbit": 500, "board.off_chip_gbytes_per_s": 0.01},
             "memory",

@@ -15,6 +15,8 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.schedule import schedules
 from emuchain.emulator.studies.sweep import Point, Space, points_of, sweepable_keys
 
+from ...counted import counted
+
 
 def points(**values: Any) -> list[Point]:
     """The points of these keys; `_` in place of a full stop."""
@@ -111,7 +113,7 @@ def test_all_keys_of_clusters_and_those_of_runs_that_change_times() -> None:
 
 
 def test_what_does_not_fit_together_is_a_point_that_fails() -> None:
-    found = points(changes={"resources.alpha": [1.0, 0.5], "board.lut": 400_000}, cluster="vc709")
+    found = points(changes={"resources.alpha": [1.0, 0.5], "board.lut": 400_000}, cluster=counted())
     assert [point.error for point in found] == [None, None]
     assert [point.cluster is None for point in found] == [False, False]
 
