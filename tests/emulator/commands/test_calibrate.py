@@ -67,16 +67,24 @@ def test_json_has_all_figures(tmp_path: Path) -> None:
 
 def test_a_board_and_a_profile(tmp_path: Path) -> None:
     gemm = tmp_path / "gemm.csv"
-    gemm.write_text("matrix_size,best_s\n4096,0.2\n")
-    assert "VC709: board.efficiency 0.573 (0.5" in printed("board", gemm, "--type", "vc709")
+    gemm.write_text("matrix_size,best_s\n4096,2\n")
+    assert "VC709: board.efficiency 0.5965 (0.5" in printed("board", gemm, "--type", "vc709")
     layers = tmp_path / "layers.csv"
-    layers.write_text("network,layer,phase,samples,us\nlenet,conv1,FP,8,5\nlenet,conv1,PG,8,7\n")
+    layers.write_text(
+        "network,layer,phase,samples,us\nlenet,conv1,FP,8,500\nlenet,conv1,PG,8,700\n"
+    )
     assert "\nlenet on VC709: a profile of 1 layer\n" in "\n" + printed(
         "board", layers, "--type", "vc709"
     )
     said = json.loads(printed("board", layers, "--type", "vc709", "--json"))
     assert said["layers"] == [
-        {"layer": "conv1", "samples": 8, "forward_us": 5.0, "backward_us": 7.0, "gradient_us": 7.0}
+        {
+            "layer": "conv1",
+            "samples": 8,
+            "forward_us": 500.0,
+            "backward_us": 700.0,
+            "gradient_us": 700.0,
+        }
     ]
 
 

@@ -15,6 +15,8 @@ from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
 
+from ..counted import COUNTED_WORDS
+
 
 def printed(*arguments: str | Path) -> str:
     """What a command prints when it succeeds."""
@@ -34,15 +36,14 @@ def test_as_sweep(command: str, devices: str) -> None:
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])
 def test_flags_are_those_of_all_points(command: str) -> None:
-    words = ("quick-cifar", "--devices", "1-3", "--batch", "16", "--cluster", "vc709-10g", "--json")
+    given = ("quick-cifar", "--devices", "1-3", "--batch", "16", *COUNTED_WORDS, "--json")
+    words = (*given, "--cluster", "vc709-10g")
     said, swept = json.loads(printed(command, *words)), json.loads(printed("sweep", *words))
     assert [row["images_per_s"] for row in said["rows"]] == [
         row["images_per_s"] for row in swept["rows"]
     ]
-    slow = json.loads(
-        printed(command, "quick-cifar", "--devices", "1-3", "--cluster", "vc709", "--json")
-    )
-    assert slow["rows"][2]["images_per_s"] != said["rows"][2]["images_per_s"]
+    other = json.loads(printed(command, *given, "--cluster", "vc709"))
+    assert other["rows"][2]["images_per_s"] != said["rows"][2]["images_per_s"]
 
 
 def test_keys_of_a_file_are_those_of_all_points(tmp_path: Path) -> None:

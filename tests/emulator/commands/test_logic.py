@@ -14,7 +14,19 @@ import pytest
 from emuchain.emulator.commands.cli import main
 
 LINKS = "[links]\nbandwidth_gbps = 1000\nlatency_ns = 0\n"
-BOARD = 'name = "{name}"\n[[boards]]\ntype = "vcu118"\nname = "{name}"\n'
+BOARD = """name = "{name}"
+[[boards]]
+type = "vcu118"
+name = "{name}"
+clock_mhz = 200
+dsp_share = 1
+lut_share = 1
+efficiency = 1
+shell_dsp = 0
+shell_lut = 0
+shell_ff = 0
+shell_bram = 0
+"""
 SHORT = "lut = 300_000\n"
 """Fewer LUTs than 6,840 DSPs need, 83 each."""
 
@@ -42,7 +54,8 @@ def as_json(ended: Ended, *words: str) -> Any:
 
 def cluster(folder: Path, more: str = "", name: str = "c") -> str:
     path = folder / f"{name}.toml"
-    path.write_text(f"{BOARD.format(name=name)}{more}{LINKS}")
+    counted = "" if "multipliers" in more else 'multipliers = "one-per-dsp"\n'
+    path.write_text(f"{BOARD.format(name=name)}{counted}{more}{LINKS}")
     return str(path)
 
 

@@ -99,8 +99,9 @@ def test_measured_constants_narrow_the_range(
     cluster = tmp_path / "ours.toml"
     cluster.write_text(
         'name = "ours"\n[[boards]]\ntype = "vc709"\n[links]\nbandwidth_gbps = 150\nlatency_ns ='
-        ' 1000\n[uncertainty]\n"board.clock_mhz" = { low = 199, high = 201, class = "measured",'
+        ' 1000\n[uncertainty]\n"board.clock_mhz" = { low = 99, high = 101, class = "measured",'
         ' from = "a scope", date = 2026-11-25 }\n'
+        '"board.efficiency" = { low = 0.84, high = 0.86, class = "measured" }\n'
     )
     words = ("plan", "quick-cifar", "--devices", "3", "--cluster")
     wide: dict[str, Any] = json.loads(printed(capsys, *words, "vc709", "--json"))
@@ -114,7 +115,8 @@ def test_measured_constants_narrow_the_range(
 
 
 MEASURED = {
-    "board.clock_mhz": "{ low = 196, high = 204 }",
+    "board.clock_mhz": "{ low = 98, high = 102 }",
+    "board.efficiency": "{ low = 0.84, high = 0.86 }",
     "board.off_chip_gbytes_per_s": "{ low = 29, high = 31 }",
     "link.bandwidth_gbps": "{ low = 147, high = 153 }",
     "link.latency_ns": "{ low = 990, high = 1010 }",
@@ -122,7 +124,10 @@ MEASURED = {
 VALUES = {
     "at measured values": (MEASURED, "8"),
     "at data-sheet values": ({"board.clock_mhz": MEASURED["board.clock_mhz"]}, "8"),
-    "": ({"board.clock_mhz": '{ class = "data sheet" }'}, "1"),
+    "": (
+        dict.fromkeys(("board.clock_mhz", "board.efficiency"), '{ class = "data sheet" }'),
+        "1",
+    ),
 }
 
 

@@ -19,6 +19,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.run import Weights, simulate
 
 from ...kernels.every_form import printed_in_every_form
+from ..counted import COUNTED
 from .gpt import Table, conv, gpt, trained_beside_pytorch, vit, written
 
 KEYS: Table = {
@@ -172,7 +173,7 @@ def test_a_layer_is_cut_within_its_heads(files: dict[str, Table], plan_of: Any, 
     """
     cuts = set()
     for devices in (2, 3, 5, 8):
-        for slices in plan_of(**files[name], devices=devices).mapping.devices:
+        for slices in plan_of(**files[name], devices=devices, changes=COUNTED).mapping.devices:
             cuts |= {
                 (part.begin, part.end)
                 for part in slices

@@ -4,6 +4,7 @@ or engines.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,20 @@ import pytest
 from emuchain.emulator.plan import ChainPlan, make_plan
 from emuchain.emulator.run import cause_of, limiting_kind, steady_state
 
+from ..counted import COUNTED
+
 PlanOf = Callable[..., ChainPlan]
 
 FREE = {"link.bandwidth_gbps": 1_000_000}
 FASTER = {"board.clock_mhz": 400}
-"""Twice a VC709's."""
+"""Twice theirs."""
 ON_CHIP = {"board.on_chip_memory_kbit": 8_000_000, "board.bram": 200_000}
+
+
+@pytest.fixture
+def plan_of(plan_of: PlanOf) -> PlanOf:
+    """Makes a plan on boards that count multipliers, fast enough for links and memory to limit."""
+    return functools.partial(plan_of, changes=COUNTED)
 
 
 def gain(plan: ChainPlan, changes: dict[str, Any]) -> float:

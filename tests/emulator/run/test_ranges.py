@@ -25,6 +25,8 @@ from emuchain.emulator.run import (
 )
 from emuchain.emulator.timing import Roofs, loads_of, slows, varied_timing
 
+from ..counted import counted
+
 UNCERTAIN = (
     "link.bandwidth_gbps",
     "link.latency_ns",
@@ -38,9 +40,8 @@ def cluster(spread: float = 0.0, **board: Any) -> dict[str, Any]:
     values = {"board.clock_mhz": 200, "board.off_chip_gbytes_per_s": 20, "link.bandwidth_gbps": 100}
     values["link.latency_ns"] = 1000
     return {
+        **counted(gbps=100, off_chip_gbytes_per_s=20, uncertainty={}, **board),
         "name": "ours",
-        "boards": [{"type": "vc709", "clock_mhz": 200, "off_chip_gbytes_per_s": 20, **board}],
-        "links": {"bandwidth_gbps": 100, "latency_ns": 1000},
         "uncertainty": {
             key: {"low": value * (1 - spread), "high": value / (1 - spread)}
             for key, value in values.items()

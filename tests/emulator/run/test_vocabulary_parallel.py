@@ -17,6 +17,7 @@ from emuchain.emulator.data import Dataset
 from emuchain.emulator.network import load_network
 from emuchain.emulator.run import Weights
 
+from ..counted import COUNTED
 from .gpt import Table, Twin, conv, gpt
 
 CLOSING: Table = {"type": "softmax", "vocabulary_parallel": True}
@@ -120,6 +121,7 @@ def test_it_learns_as_with_the_whole_softmax(name: str, schedule: str) -> None:
     """
     of = {"tokens": tokens, "images": images}[name]
     keys: Table = {**CASES[name], "devices": 3, "schedule": schedule, "micro_batch": 4}
+    keys["changes"] = COUNTED
     closings: list[Table] = [CLOSING, {"type": "softmax"}]
     plans = [
         emuchain.plan(**{**keys, "network": of(closing=closing, bias=False)})

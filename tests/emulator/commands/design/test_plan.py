@@ -177,11 +177,10 @@ def test_engines_of_luts_make_it_faster_and_count_as_luts(
     laid_out: LaidOut, tmp_path: Path
 ) -> None:
     path = tmp_path / "luts.toml"
-    path.write_text(SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5"))
+    boards = SMALL_BOARDS.replace("dsp_share = 1.0", 'dsp_share = 0.5\nmultipliers = "one-per-dsp"')
+    path.write_text(boards)
     few = laid_out("quick-cifar", 2, str(path), memory="fpdeep")
-    path.write_text(
-        SMALL_BOARDS.replace("dsp_share = 1.0", "dsp_share = 0.5") + "[resources]\nalpha = 0.9\n"
-    )
+    path.write_text(boards + "[resources]\nalpha = 0.9\n")
     more = laid_out("quick-cifar", 2, str(path), memory="fpdeep")
     assert more.interval_ps < few.interval_ps
     assert all(device.resources.dsp <= 1800 for device in more.devices)

@@ -14,7 +14,7 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import limiting_kind, steady_state
 from emuchain.emulator.studies.sweep import Measured, Space, measure, points_of
 
-from ...counted import COUNTED
+from ...counted import counted
 
 IMAGES = 36_000_000
 
@@ -60,7 +60,9 @@ def test_figures_are_those_of_the_plan(plan_of: Any, keys: dict[str, Any]) -> No
 
 def test_perfect_balance_is_out_of_reach() -> None:
     for devices in (1, 5, 12):
-        efficiency = measured(network="vgg16-cifar", devices=devices, memory="ignored").efficiency
+        efficiency = measured(
+            network="vgg16-cifar", devices=devices, memory="ignored", cluster=counted()
+        ).efficiency
         assert efficiency is not None and 0.5 < efficiency < 1
 
 
@@ -98,7 +100,7 @@ def test_a_gpu_alone_has_no_efficiency_but_known_power() -> None:
     ("keys", "kind"),
     [
         ({"devices": 1}, "engine"),
-        ({"devices": 4, "link.bandwidth_gbps": 0.001, **COUNTED}, "link"),
+        ({"devices": 4, "link.bandwidth_gbps": 0.001, "cluster": counted()}, "link"),
         (
             {"devices": 1, "board.on_chip_memory_kbit": 500, "board.off_chip_gbytes_per_s": 0.01},
             "memory",

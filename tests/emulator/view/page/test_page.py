@@ -185,6 +185,6 @@ def test_several_runs(chain: Run, replicas: Run) -> None:
     assert (of_first["compress"], of_second["compress"]) == ("none", "inceptionn:-10")
     assert "seed" not in settings.columns and "out" not in settings.columns
     times = [run.results.history["virtual_time_ps"] for run in runs]
-    assert first["time to 25.0 %"] == f"{times[0][0] / 1e9:.2f} ms"  # after its first epoch
+    assert first["time to 25.0 %"] == f"{times[0][0] / 1e9:.3g} ms"  # after its first epoch
     assert second["time to 25.0 %"] == second["virtual time"]
     assert [curve["run"] for curve in page.shared[0].charts[0].data["curves"]] == ["a", "b"]

@@ -14,6 +14,7 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.view import LaneKind, Level, Window
 from emuchain.emulator.view.timeline.rows import RecordedRows, RowLane
 
+from ...counted import counted
 from .runs import events, simulated
 
 LAYERS = 5
@@ -35,7 +36,7 @@ def planned(described: str | dict[str, Any]) -> ChainPlan:
         "schedule": "sync",
         "memory": "fpdeep",
     }
-    return emuchain.plan(described, "vc709", **keys)
+    return emuchain.plan(described, counted(), **keys)
 
 
 def one_sample(plan: ChainPlan) -> RecordedRows:
