@@ -19,6 +19,7 @@ from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.plan.steady import free_run
 
+from ..counted import COUNTED
 from ..timing.chains import Run, runs
 
 STEPS = 5
@@ -69,7 +70,8 @@ def test_a_pipeline_that_is_not_steady_yet_has_a_pattern_that_can_be_trained() -
     """A clock and a memory of other units: after 256 mini-batches updates still come in bursts, of
     three here.
     """
-    changes = {"board.clock_mhz": 3700.0, "board.off_chip_gbytes_per_s": 0.00743}
+    units = {"board.clock_mhz": 3700.0, "board.off_chip_gbytes_per_s": 0.00743}
+    changes = {**COUNTED, **units}
     with pytest.warns(Note, match="what exists is"):
         plan = emuchain.plan("gpt2", devices=24, rows_at_once=1, changes=changes)
     for staleness in plan.steady.staleness:

@@ -178,7 +178,7 @@ def test_pair_is_timed() -> None:
 
 def test_fpdeeps_boards() -> None:
     """The range that memory alone gives VGG-16 on 24 boards."""
-    plan = emuchain.plan("vgg16-cifar", "vc709", devices=24, batch=128)
+    plan = emuchain.plan("vgg16-cifar", counted(), devices=24, batch=128)
     answer = emuchain.rate_range(plan)
     assert isinstance(plan, ChainPlan)
     assert (answer.low, answer.high) == (
