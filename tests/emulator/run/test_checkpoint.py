@@ -34,6 +34,8 @@ from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 from emuchain.emulator.run.state.layer_states import kept_kinds
 from emuchain.launch import SingleProcess
 
+from ..counted import COUNTED
+
 # All that a device keeps from one mini-batch to the next: weights, biases, scales and shifts with
 # their velocities, and moving averages. Dropout depends on the samples' numbers since the start of
 # training.
@@ -185,6 +187,7 @@ RUNS: dict[str, Keys] = {
         "devices": 2,
         "replicas": 2,
         "compress": "inceptionn:-10",
+        "changes": COUNTED,
         "faults": GRADIENTS,
     },
     "error feedback": {
