@@ -4,6 +4,7 @@ bound.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -15,7 +16,15 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.plan.limits import OverLimits
 from emuchain.emulator.timing import Timing, memory_loads
 
+from ..counted import COUNTED, counted
+
 PlanOf = Callable[..., ChainPlan]
+
+
+@pytest.fixture
+def plan_of(plan_of: PlanOf) -> PlanOf:
+    """Makes a plan on boards that count multipliers, whose memory and links limit."""
+    return functools.partial(plan_of, changes=COUNTED)
 
 
 def bound_ps(plan: ChainPlan) -> int:
@@ -54,13 +63,17 @@ ones.
 """
 
 
+CLUSTERS = {"vc709": counted(), "u280": "u280"}
+"""Boards that count multipliers, of which memory limits, and boards of built ones."""
+
+
 def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> None:
     """Fewer boards than have room for the buffers of all layers are refused, on built multipliers."""
     intervals: list[int] = []
     for devices in series:
         changes = {"link.bandwidth_gbps": gbps}
         try:
-            plan = emuchain.plan(network, cluster, devices=devices, changes=changes)
+            plan = emuchain.plan(network, CLUSTERS[cluster], devices=devices, changes=changes)
         except OverLimits:
             assert cluster == "u280" and not intervals
             continue
@@ -74,7 +87,7 @@ def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> 
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("gbps", [10, 150])
-@pytest.mark.parametrize("cluster", ["vc709", "u280"])
+@pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("network", SHORT_SERIES)
 def test_more_boards_are_never_slower(network: str, cluster: str, gbps: float) -> None:
     check_series(network, cluster, gbps, SHORT_SERIES[network])
@@ -82,7 +95,7 @@ def test_more_boards_are_never_slower(network: str, cluster: str, gbps: float) -
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("gbps", [10, 150])
-@pytest.mark.parametrize("cluster", ["vc709", "u280"])
+@pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("network", SERIES)
 def test_more_boards_are_never_slower_up_to_many(network: str, cluster: str, gbps: float) -> None:
     check_series(network, cluster, gbps, SERIES[network])
