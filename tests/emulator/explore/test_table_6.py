@@ -13,16 +13,18 @@ from emuchain.emulator.profile import BoardStages
 from emuchain.emulator.schedule import pipeline_kind
 from emuchain.kernels.number import FP16
 from emuchain.papers.bapipe.explorer import DSP_MHZ
+from emuchain.papers.constants import COUNTED
 
 
 @pytest.mark.parametrize(("vcu129", "vcu118", "published"), [(0, 4, 1), (2, 2, 1.05), (4, 0, 1.14)])
 def test_speedups_over_data_parallelism(vcu129: int, vcu118: int, published: float) -> None:
-    keys = {"clock_mhz": DSP_MHZ.default, "off_chip_gbytes_per_s": 40}
+    """On boards as the paper counts them."""
+    keys = {"board.clock_mhz": DSP_MHZ.default, "board.off_chip_gbytes_per_s": 40}
     counts = {"vcu129": vcu129, "vcu118": vcu118}
-    boards = [{"type": kind, "count": count, **keys} for kind, count in counts.items() if count]
-    cluster = load_cluster(
-        {"name": "table 6", "boards": boards, "links": {"bandwidth_gbps": 100, "latency_ns": 1000}}
-    )
+    boards = [{"type": kind, "count": count} for kind, count in counts.items() if count]
+    links = {"bandwidth_gbps": 100, "latency_ns": 1000}
+    described = {"name": "table 6", "boards": boards, "links": links}
+    cluster = load_cluster(described, {**COUNTED, **keys})
     stages = BoardStages(load_network("resnet50"), cluster.boards, 1, FP16)
     wires = Wires(tuple(cluster.link_at(link) for link in range(3)), cluster.interconnect)
     times = {}
