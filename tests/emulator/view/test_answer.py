@@ -5,6 +5,7 @@ as they stand.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import shlex
 from collections.abc import Callable
@@ -31,7 +32,15 @@ from emuchain.emulator.view.answer import MOST_LINES, first_screen
 from emuchain.emulator.view.limits import _if_free, rates_without
 from emuchain.emulator.view.terminal import ignored, wrapped
 
+from ..counted import COUNTED
+
 PlanOf = Callable[..., ChainPlan]
+
+
+@pytest.fixture
+def plan_of(plan_of: PlanOf) -> PlanOf:
+    """Makes a plan on boards that count multipliers, so that links and memory may limit."""
+    return functools.partial(plan_of, changes=COUNTED)
 
 
 def test_optional_lines_give_way() -> None:
