@@ -12,6 +12,8 @@ import pytest
 import emuchain
 from emuchain.emulator.common import format_bytes, format_time_ps, html_table
 
+from .counted import COUNTED
+
 
 def cells(html: str) -> dict[str, list[str]]:
     """The rows of a table, by their first cells; it is well-formed."""
@@ -28,7 +30,7 @@ def test_a_table() -> None:
 
 @pytest.fixture(scope="module")
 def plan() -> emuchain.Plan:
-    return emuchain.plan("vgg16-cifar", devices=15, samples=128, memory="ignored")
+    return emuchain.plan("vgg16-cifar", devices=15, samples=128, memory="ignored", changes=COUNTED)
 
 
 def test_plan(plan: emuchain.Plan) -> None:
@@ -42,12 +44,11 @@ def test_plan(plan: emuchain.Plan) -> None:
 
 def test_plan_of_replicas_that_drain() -> None:
     plan = emuchain.plan("quick-cifar", "vc709", devices=2, replicas=4, schedule="sync")
-    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by FP of " in repr(
+    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by EB of " in repr(
         plan
     )
-    slow = emuchain.plan(
-        "vgg16-cifar", "titan-xp-10gbe", devices=4, schedule="data-parallel-ring", memory="ignored"
-    )
+    keys: dict[str, Any] = {"schedule": "data-parallel-ring", "memory": "ignored"}
+    slow = emuchain.plan("vgg16-cifar", "titan-xp-10gbe", devices=4, changes=COUNTED, **keys)
     assert ", limited by exchange of gradients on device 0" in repr(slow)
     found = cells(slow._repr_html_())
     assert found["limited by"][0].startswith("exchange of gradients on device 0, ")
@@ -117,7 +118,9 @@ def test_results() -> None:
 
 
 def test_retiming() -> None:
-    results = emuchain.train("quick-cifar", samples=32, batch=16, test_samples=8, devices=2)
+    results = emuchain.train(
+        "quick-cifar", samples=32, batch=16, test_samples=8, devices=2, changes=COUNTED
+    )
     slower = emuchain.retime(results, changes={"link.bandwidth_gbps": 0.001})
     found = cells(slower._repr_html_())
     assert found["virtual time"] == [
