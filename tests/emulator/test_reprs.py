@@ -44,7 +44,7 @@ def test_plan(plan: emuchain.Plan) -> None:
 
 def test_plan_of_replicas_that_drain() -> None:
     plan = emuchain.plan("quick-cifar", "vc709", devices=2, replicas=4, schedule="sync")
-    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by EB of " in repr(
+    assert f", at most {4e12 / plan.timing.interval_ps:.1f} images/s, limited by PG of " in repr(
         plan
     )
     keys: dict[str, Any] = {"schedule": "data-parallel-ring", "memory": "ignored"}

@@ -11,6 +11,8 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.kernels.number import FP32, NumberFormat, number_format, number_formats
 
+from ...emulator.counted import COUNTED
+
 COUNTS = st.integers(0, 2**40)
 
 
@@ -44,9 +46,10 @@ def time_ps(precision: str | NumberFormat) -> int:
         "micro_batch": 8,
         "samples": 256,
     }
-    # Links that limit in each of these formats.
-    changes = {"link.bandwidth_gbps": 0.5}
-    planned = emuchain.plan("quick-cifar", precision=precision, changes=changes, **settings)
+    # Multipliers of fp16 and of fp32 are as many where they are counted.
+    planned = emuchain.plan(
+        "quick-cifar", "vc709-10g", precision=precision, changes=COUNTED, **settings
+    )
     return emuchain.simulate(planned).virtual_time_ps
 
 
