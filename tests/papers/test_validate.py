@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import DataPath, Mapping, partition, streams
 from emuchain.emulator.network import load_network
@@ -178,10 +177,9 @@ def test_claims_are_selected_by_prefix() -> None:
 def test_beyond_the_linear_limit_links_are_the_bottleneck(name: str, link_gbps: float) -> None:
     limit = scaling.linear_limit(name, link_gbps)
     assert 2 < limit < 40
+    cluster = evidence.vc709(link__bandwidth_gbps=link_gbps)
     for devices in range(2, limit + 2):
-        mapping = partition(
-            load_network(name), load_cluster("vc709", {"link.bandwidth_gbps": link_gbps}), devices
-        )
+        mapping = partition(load_network(name), cluster, devices)
         most = max(
             sum(
                 stream.sample_bytes

@@ -59,7 +59,7 @@ def test_the_plan_and_the_ratios_are_right(
     plan = emuchain.plan(
         *files, devices=script.DEVICES, schedule="sync", batch=2, samples=2, micro_batch=2
     )
-    board = script.load_cluster("vc709").boards[0]
+    board = script.counted_board()
     planned = {f"tile of {taps}": board.engine_resources([taps])[0] for taps in script.TILES}
     for device, layout in enumerate(plan.layout().devices):
         engines, buffers = planned_resources(layout)
