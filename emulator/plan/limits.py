@@ -2,12 +2,15 @@
 built.
 
 Engines take what `Fpga.budget` leaves them, and everything else, buffers above all, comes beside.
-Where both together are over a board's limit, engines get what buffers leave, and the network is cut
-anew:
+Where both together are over a board's limit, engines of that board get what buffers leave, and the
+network is cut anew:
 
     budget   [ engines                      ]            buffers      limit
     1st      |==============================|#################|....... over by d
     2nd      |=======================|      ################# |        engines without d
+
+A new cut may put other layers on the board, or bring another one over its limit. Where that does
+not end, all boards of a kind get what buffers of the fullest leave.
 
 A plan whose engines need more than that, or that has no place for its data, is none: the error says
 what is short, on which device, and what would do. On boards that are counted as papers
@@ -48,32 +51,57 @@ def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> 
         InputError: the network does not fit.
         OverLimits: a plan is over a limit whatever its engines.
     """
-    plan = planned(cluster)
-    for _ in range(_MOST_CUTS):
-        rooms = _rooms(plan)
-        if not rooms:
-            break
-        cluster = _shrunk(cluster, rooms)
-        try:
-            plan = planned(cluster)
-        except InputError:  # engines are too few: the plan before says what is short
+    first = planned(cluster)
+    if not _rooms(first):
+        _check(first)
+        return first
+    for alike in (False, True):
+        plan = _shrunk_until_within(planned, cluster, first, alike)
+        if not _rooms(plan):
             break
     _check(plan)
     return plan
 
 
-def _rooms(plan: ChainPlan) -> dict[str, dict[str, int]]:
-    """Return what engines may still take of each kind of board that is over a limit, of each
-    resource that is; of actions, which share one set of engines, nothing is.
+def _shrunk_until_within(
+    planned: Callable[[Cluster], ChainPlan], cluster: Cluster, plan: ChainPlan, alike: bool
+) -> ChainPlan:
+    """Return the last of a row of plans, each made with less room for engines on boards that were
+    over a limit; with `alike`, on all boards of their kinds.
     """
-    rooms: dict[str, dict[str, int]] = {}
+    for _ in range(_MOST_CUTS):
+        rooms = _rooms(plan)
+        if not rooms:
+            break
+        cluster = _shrunk(cluster, rooms, plan.devices, alike)
+        try:
+            plan = planned(cluster)
+        except InputError:  # engines are too few: the plan before says what is short
+            break
+    return plan
+
+
+Room = dict[str, int]
+"""What engines may still take of each resource that is short."""
+
+
+def _rooms(plan: ChainPlan) -> dict[int, Room]:
+    """Return what engines may still take of boards that are over a limit, by device; of actions,
+    which share one set of engines, nothing is.
+    """
+    rooms: dict[int, Room] = {}
     for device in _layouts(plan):
         for kind, count in _over(device, plan.chunks).items():
             # Each slice's were rounded up. Stages of one board have equal shares of it.
             left = plan.chunks * (getattr(_engines(device), kind) - count - len(device.slices))
-            room = rooms.setdefault(device.board.name, {})
-            room[kind] = min(left, room.get(kind, left))
+            _narrow(rooms.setdefault(plan.fold.device(device.device), {}), {kind: left})
     return rooms
+
+
+def _narrow(room: Room, other: Room) -> None:
+    """Take from a room what another one has less of."""
+    for kind, left in other.items():
+        room[kind] = min(left, room.get(kind, left))
 
 
 def _engines(device: DeviceLayout) -> Resources:
@@ -83,8 +111,12 @@ def _engines(device: DeviceLayout) -> Resources:
 
 
 def _layouts(plan: ChainPlan) -> tuple[DeviceLayout, ...]:
-    """Return the devices whose multipliers are built."""
-    if plan.stages is not None or not any(_is_built(board) for board in plan.cluster.boards):
+    """Return the devices whose multipliers are built; engines alone are within their budgets, so
+    none where buffers are left out.
+    """
+    if plan.stages is not None or plan.config.memory == "ignored":
+        return ()
+    if not any(_is_built(board) for board in plan.cluster.boards):
         return ()
     return tuple(device for device in plan.layout().devices if _is_built(device.board))
 
@@ -109,17 +141,22 @@ def _limit(device: DeviceLayout, kind: str, chunks: int) -> int | None:
     return limit if limit is None or kind == "dsp" else limit // chunks
 
 
-def _shrunk(cluster: Cluster, rooms: dict[str, dict[str, int]]) -> Cluster:
-    """Return the cluster whose engines take no more than there is room for."""
-    boards = []
-    for board in cluster.boards:
-        if isinstance(board, Fpga) and board.budget is not None and board.name in rooms:
-            board = dataclasses.replace(board, budget=_less(board.budget, rooms[board.name]))
-        boards.append(board)
+def _shrunk(cluster: Cluster, rooms: dict[int, Room], devices: int, alike: bool) -> Cluster:
+    """Return the cluster of some devices whose engines take no more than there is room for, or,
+    with `alike`, none of a kind.
+    """
+    boards = [cluster.board(device) for device in range(devices)]
+    of_kind: dict[str, Room] = {}
+    for device, room in rooms.items():
+        _narrow(of_kind.setdefault(boards[device].name, {}), room)
+    for device, board in enumerate(boards):
+        room = of_kind.get(board.name, {}) if alike else rooms.get(device, {})
+        if room and isinstance(board, Fpga) and board.budget is not None:
+            boards[device] = dataclasses.replace(board, budget=_less(board.budget, room))
     return dataclasses.replace(cluster, boards=tuple(boards))
 
 
-def _less(budget: Budget, room: dict[str, int]) -> Budget:
+def _less(budget: Budget, room: Room) -> Budget:
     def least(kind: str, now: int | None) -> int | None:
         return now if now is None or kind not in room else max(1, min(now, room[kind]))
 

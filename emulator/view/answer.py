@@ -265,10 +265,23 @@ def logic_lines(plan: ChainPlan) -> list[Line]:
 
 def multiplier_texts(boards: Iterable[Board]) -> list[str]:
     """Return a line for each kind of FPGA: multipliers of a DSP, on what grounds, and what real
-    ones take.
+    ones take; and on how many boards buffers leave engines less.
     """
-    kinds = dict.fromkeys(board for board in boards if isinstance(board, Fpga))
-    return [*dict.fromkeys(map(_of_board, kinds))]
+    kinds: dict[tuple[object, ...], list[Fpga]] = {}
+    for board in boards:
+        if isinstance(board, Fpga):
+            kinds.setdefault((board.name, board.classes, board.budget is None), []).append(board)
+    return [*dict.fromkeys(_of_kind(alike) for alike in kinds.values())]
+
+
+def _of_kind(boards: Sequence[Fpga]) -> str:
+    counts = [sum(rate.count for rate in dict.fromkeys(one.shared.rates)) for one in boards]
+    most, fewer = max(counts), sum(count < max(counts) for count in counts)
+    text = _of_board(boards[counts.index(most)])
+    if not fewer:
+        return text
+    have = "has" if fewer == 1 else "have"
+    return f"{text}; {fewer} of {plural(len(boards), 'board')} {have} fewer, {min(counts)} at least"
 
 
 def _of_board(board: Fpga) -> str:

@@ -14,7 +14,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
 
-BOARDS = ["u280", "u55c", "u250", "u50", "520n", "vck5000", "zcu102"]
+BOARDS = ["u280", "u55c", "u250", "u50", "520n", "vck5000", "zcu102", "vc709", "vcu118"]
 NETWORKS = [
     *["lenet-mnist", "quick-cifar", "hdc", "resnet8-cifar", "inception-cifar"] * 4,
     *["resnet20-cifar", "resnet18-cifar", "vgg11-cifar", "alexnet-cifar"] * 2,
@@ -215,3 +215,22 @@ def test_stages_of_one_board_are_within_its_limits_together() -> None:
     taken = [stage.resources.lut for stage in plan.layout().devices]
     assert len(taken) == 4
     assert 360_000 < max(taken) <= 400_000
+
+
+def test_engines_of_a_board_get_what_its_own_buffers_leave() -> None:
+    plan = plan_on("vc709", "resnet50", 16, batch=16)
+    budgets = [plan.cluster.board(device).budget.lut for device in range(16)]
+    assert min(budgets) < max(budgets) and budgets.count(max(budgets)) > 8
+    assert max(budgets) == plan_on("vc709", "lenet-mnist", 1).cluster.board(0).budget.lut
+    assert fullest(plan)["lut"] <= 1
+
+
+@pytest.mark.parametrize("devices", [3, 9])
+def test_a_plan_without_memory_is_not_limited_by_its_buffers(devices: int) -> None:
+    """Of VGG-16's memories of few words, in LUTs, the last boards would have more than there are."""
+    ignored, modelled = (
+        plan_on("vc709", "vgg16-cifar", devices, memory=memory)
+        for memory in ("ignored", "modelled")
+    )
+    assert fullest(ignored)["lut"] > 1 >= fullest(modelled)["lut"]
+    assert ignored.timing.interval_ps <= modelled.timing.interval_ps

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from emuchain.emulator.cluster import Fpga, load_cluster
 from emuchain.emulator.common import number
 from emuchain.emulator.mapping import partition_with_memory
 from emuchain.emulator.plan import ChainPlan, make_plan
@@ -23,6 +24,7 @@ from emuchain.emulator.view import (
     command_line,
     limit_lines,
     memory_line,
+    multiplier_texts,
     next_changes,
     range_lines,
     weights_line,
@@ -298,3 +300,11 @@ def test_commands_have_the_flags_of_the_table() -> None:
         command_line("plan", None, given)
         == "emuchain plan quick-cifar --precision mxfp8 --precision.loss-scale 8"
     )
+
+
+def test_boards_with_fewer_multipliers_are_counted() -> None:
+    board = load_cluster("vc709").board(0)
+    assert isinstance(board, Fpga) and board.budget is not None
+    half = dataclasses.replace(board, budget=dataclasses.replace(board.budget, lut=416 * 100))
+    [alike], [text] = multiplier_texts([board] * 3), multiplier_texts([half, board, board])
+    assert text == f"{alike}; 1 of 3 boards has fewer, 100 at least"
