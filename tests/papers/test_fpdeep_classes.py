@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emuchain.emulator.cluster import load_cluster
+from emuchain.emulator.cluster import Cluster, load_cluster
 from emuchain.emulator.studies import comparison as parallelism
 from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
@@ -26,12 +26,10 @@ def changed(**keys: float) -> Fault:
     changes = {key.replace("_", ".", 1): value for key, value in keys.items()}
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        def all_changes(**more: object) -> dict[str, object]:
-            return {**constants.cluster_changes(**more), **changes}
+        def faulty(name: str, counted: Mapping[str, object], **more: object) -> Cluster:
+            return load_cluster(name, {**counted, **constants.cluster_changes(**more), **changes})
 
-        patch.setattr(
-            evidence, "cluster_of", lambda name, **more: load_cluster(name, all_changes(**more))
-        )
+        patch.setattr(evidence, "cluster_of", faulty)
 
     return plant
 

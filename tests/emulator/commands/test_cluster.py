@@ -72,7 +72,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     clocks = [constant for constant in shown["constants"] if constant["key"] == "board.clock_mhz"]
     assert [(clock["value"], clock["class"]) for clock in clocks] == [
         (150, "assumed"),
-        (200, "fitted"),
+        (100, "measured"),
     ]
     assert printed(str(own), "--toml") == own.read_text("utf-8")
 

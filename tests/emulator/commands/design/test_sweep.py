@@ -98,7 +98,7 @@ def test_the_answer_comes_first() -> None:
     assert lines[3].startswith("choice: best in ")
     assert lines[4].startswith("knee: ")
     assert lines[5].startswith("memory: all is on chip from 1 board on")
-    assert lines[6].startswith("multipliers of VC709: 1 fp32 on a DSP48E1")
+    assert lines[6].startswith("engines of VC709: 576 fp32 multipliers of 5 DSPs at 100 MHz")
     assert "quick-cifar on vc709" in lines
     assert sum(line.split()[:1] in (["1"], ["2"], ["3"]) for line in lines) == 6
 
