@@ -19,6 +19,8 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import simulate
 from emuchain.emulator.timing import Timing, link_loads
 
+from ..counted import COUNTED
+
 NETWORK = """
 name = "past all"
 input = [3, 32, 32]
@@ -195,7 +197,11 @@ def test_a_torus_orders_the_chain_itself() -> None:
         {"link.topology": "torus", "link.shape": [4, 6]},
     ):
         plan = emuchain.plan(
-            "vgg16-cifar", load_cluster("vc709", changes), devices=24, samples=32, batch=32
+            "vgg16-cifar",
+            load_cluster("vc709", {**COUNTED, **changes}),
+            devices=24,
+            samples=32,
+            batch=32,
         )
         times.add(emuchain.simulate(plan).virtual_time_ps)
     assert len(times) == 1

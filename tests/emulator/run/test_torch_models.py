@@ -19,6 +19,7 @@ from emuchain.emulator.network import load_network
 from emuchain.emulator.run import ChainTrainer, simulate
 from emuchain.launch import SingleProcess
 
+from ..counted import COUNTED
 from .torch_models import EXPORTERS, MODELS, exported, nn, normalised, torch
 
 SIZE, CLASSES, SAMPLES, RATE = 64, 10, 3, 0.01
@@ -44,7 +45,7 @@ def test_it_is_that_of_the_zoo(tmp_path: Path, plan_of: Any, name: str, exporter
     assert [step.operation.type for layer in found.layers for step in layer.sfu].count(
         "batch-norm"
     ) == (52 if name == "mobilenetv2" else 20)
-    assert simulate(plan_of(network=str(path), devices=8), 64).usage.virtual_time_ps > 0
+    assert simulate(plan_of(network=str(path), devices=16), 64).usage.virtual_time_ps > 0
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
@@ -151,6 +152,7 @@ def test_forward_and_a_step_are_those_of_pytorch(
         "weight_decay": 0.0,
     }
     keys["memory"] = "ignored"  # so that planning is quick
+    keys["changes"] = COUNTED  # so that MobileNetV2 has its tiles on one board
     plan = plan_of(network=str(path), devices=devices, learning_rate=RATE, **keys)
     trainer = ChainTrainer.of(plan, data, SingleProcess())
     x = torch.from_numpy(data.normalisation().apply(images))
