@@ -37,7 +37,7 @@ highest_bit = 22
 DEATH = """
 [[faults.deaths]]
 board = 2
-at_us = 900
+at_us = 9000
 detect_us = 30
 reload_us = 70
 """
@@ -90,8 +90,8 @@ def test_what_a_death_took_comes_next(file: str) -> None:
     said = printed(*KEYS, "--faults", file, "--checkpoint-every", "1")
     first, second, *_ = said.replace("\n  ", " ").splitlines()
     assert first.startswith("faults cost ")
-    assert first.endswith(" without: board 2 dies at 900 us")
-    assert second.startswith("board 2 dies at 900 us, in mini-batch 2 of epoch 1: ")
+    assert first.endswith(" without: board 2 dies at 9.00 ms")
+    assert second.startswith("board 2 dies at 9.00 ms, in mini-batch 2 of epoch 1: ")
     assert second.endswith(
         " of work lost, 30.0 us to detect it, 70.0 us to reload; 3 boards continue"
     )
@@ -101,7 +101,7 @@ def test_what_a_death_took_comes_next(file: str) -> None:
     assert death.pop("lost_ps") > 0
     assert death == {
         "board": 2,
-        "at_ps": 900_000_000,
+        "at_ps": 9_000_000_000,
         "epoch": 1,
         "mini_batches_done": 1,
         "detect_ps": 30_000_000,
@@ -109,7 +109,7 @@ def test_what_a_death_took_comes_next(file: str) -> None:
         "devices_left": 3,
     }
     late = printed(*KEYS, "--faults", file, "--samples", "32")
-    assert "board 2 dies at 900 us: after the end of the run, so nothing is lost" in late.replace(
+    assert "board 2 dies at 9.00 ms: after the end of the run, so nothing is lost" in late.replace(
         "\n  ", " "
     )
 
@@ -141,7 +141,7 @@ def test_any_number_of_ranks_gives_the_same(mpiexec: Any, file: str, tmp_path: P
             assert array.tobytes() == two.weights[layer][name].tobytes(), f"{layer}/{name}"
     for said in message:
         answer = said[said.rindex("\nfaults cost ") :].replace("\n  ", " ").split("\n")
-        assert answer[2].startswith("board 2 dies at 900 us, in ")
+        assert answer[2].startswith("board 2 dies at 9.00 ms, in ")
         assert answer[3].startswith("flips change test accuracy by ")
 
 

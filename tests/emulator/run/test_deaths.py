@@ -4,6 +4,7 @@ again.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.run import Segment, fault_costs, segments_of, simulate
 from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 
+from ..counted import COUNTED
 from .test_checkpoint import comparable, run
 from .test_faults import FOUR, TOY
 
@@ -303,7 +305,11 @@ def test_links_are_joined_past_the_dead(tmp_path: Path) -> None:
 
 
 def test_costs(plan_with: PlanWith) -> None:
-    """Deaths count as one fault; alone, none of the others is there, before and after."""
+    """Deaths count as one fault; alone, none of the others is there, before and after.
+
+    Multipliers are counted, so that the third board makes the small network faster.
+    """
+    plan_with = functools.partial(plan_with, changes=COUNTED)
     without_ps = simulate(plan_with("", schedule="sync"), SAMPLES).virtual_time_ps
     slow = "[[faults.boards]]\nboard = 2\nfactor = 2\n"
     death = dies(1, 0.6 * without_ps)
