@@ -20,6 +20,8 @@ from emuchain.emulator.run import check_needs, evaluate, needed_bytes, read_run_
 from emuchain.emulator.run.placement import Placement
 from emuchain.launch import SingleProcess
 
+from ..counted import COUNTED
+
 works = st.lists(st.integers(1, 50), min_size=1, max_size=9)
 
 
@@ -80,7 +82,9 @@ def test_boards_whose_memory_binds_have_little_work(micro_batch: int) -> None:
     """VGG-16 on eight boards, at whose memory ports the time goes: four boards for each of two
     ranks would not do.
     """
-    plan = emuchain.plan(network="vgg16-cifar", devices=8, batch=128, micro_batch=micro_batch)
+    plan = emuchain.plan(
+        network="vgg16-cifar", devices=8, batch=128, micro_batch=micro_batch, changes=COUNTED
+    )
     work = plan.work
     assert sum(work[:4]) > 0.6 * sum(work)
     assert Placement.of(work, 2).most(work) < 0.55 * sum(work)
