@@ -16,6 +16,7 @@ import emuchain
 from emuchain.emulator.schedule import EditedKind, edited_kind, parse_csv, to_text
 from emuchain.launch import MpiRanks
 
+from ..counted import COUNTED
 from .pairs import LAYERS, data_of, description
 
 pytestmark = pytest.mark.mpi(min_size=2)
@@ -227,6 +228,7 @@ def test_the_ranks_of_boards_that_are_left_go_on(comm: Any, folder: Path, bits: 
         "schedule": "fpdeep",
         "checkpoint_every": 1,
         "faults": str(faults),
+        "changes": COUNTED,  # fast enough that the second board dies in the second epoch
     }
     here, alone = emuchain.train(comm=comm, **keys), emuchain.train(**keys)
     assert bits(here.weights) == bits(alone.weights)
