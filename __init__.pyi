@@ -1,10 +1,12 @@
 from .emulator.api import plan, rate_range, register, simulate, sweep, train
 from .emulator.calibrate import (
     BoardCalibration,
+    CollectiveCalibration,
     Coverage,
     LinkCalibration,
     calibrate_board,
     calibrate_check,
+    calibrate_collective,
     calibrate_link,
 )
 from .emulator.cluster import Cluster, load_cluster
@@ -32,6 +34,7 @@ __all__ = [
     "BoardCalibration",
     "ChainPlan",
     "Cluster",
+    "CollectiveCalibration",
     "Coverage",
     "Dataset",
     "Evaluation",
@@ -49,6 +52,7 @@ __all__ = [
     "__version__",
     "calibrate_board",
     "calibrate_check",
+    "calibrate_collective",
     "calibrate_link",
     "evaluate",
     "export",

@@ -1,7 +1,15 @@
 from .board import BoardFit
 from .build import Build
-from .calibrate import BoardCalibration, LinkCalibration, calibrate_board, calibrate_link
+from .calibrate import (
+    BoardCalibration,
+    CollectiveCalibration,
+    LinkCalibration,
+    calibrate_board,
+    calibrate_collective,
+    calibrate_link,
+)
 from .check import Coverage, calibrate_check
+from .collective import CollectiveModel
 from .constants import Constant, Evidence, Fitness, LeftOut
 from .engine import EngineFit
 from .layers import ProfileFit
@@ -10,6 +18,8 @@ __all__ = [
     "BoardCalibration",
     "BoardFit",
     "Build",
+    "CollectiveCalibration",
+    "CollectiveModel",
     "Constant",
     "Coverage",
     "EngineFit",
@@ -20,5 +30,6 @@ __all__ = [
     "ProfileFit",
     "calibrate_board",
     "calibrate_check",
+    "calibrate_collective",
     "calibrate_link",
 ]

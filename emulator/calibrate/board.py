@@ -33,6 +33,7 @@ from .constants import (
     Fitness,
     LeftOut,
     LeftOutRow,
+    NextMeasurement,
     Range,
     expected,
     left_out_rows,
@@ -43,7 +44,6 @@ from .constants import (
 )
 from .link import OTHER_UNIT
 from .mixed import MixedModel, Rows, labelled
-from .next_measurement import NextMeasurement
 from .plausible import check_clock, check_memory, check_products, check_scatter
 from .reading import Kind, Row, Table, named
 from .robust import (

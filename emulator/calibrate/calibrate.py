@@ -42,12 +42,12 @@ from ..profile import profile_of
 from ..view import log_ticks, new_figure, picture_file, save_figure
 from .board import BoardFit, cluster_of, fit_board, fpga, fpga_keys
 from .build import Build
-from .constants import Constant, Evidence, as_json
+from .collective import CollectiveModel, fit_collectives
+from .constants import Constant, Evidence, NextMeasurement, as_json
 from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
 from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
-from .next_measurement import NextMeasurement
 from .plausible import Line, check_link
 from .reading import Path, Table, listed_files, named, of_board, read_tables, version_of
 
@@ -185,6 +185,55 @@ def calibrate_link(
         if file is not None:
             write_whole(file, toml)
     return LinkCalibration(fit, constants, tuple(open_of_link(fit)), toml)
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveCalibration:
+    """What collectives of each system cost, and the cluster's file, as TOML."""
+
+    models: tuple[CollectiveModel, ...]
+    evidence: Evidence
+    toml: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures, for JSON."""
+        systems = read_description(self.toml)["collectives"]
+        return {**as_json((), self.evidence, None), "collectives": systems}
+
+
+@typed
+def calibrate_collective(
+    files: Path | Sequence[Path],
+    *,
+    out: Path | None = None,
+    type: str = "u280",
+    only: Mapping[str, str] | None = None,
+) -> CollectiveCalibration:
+    """Return what collectives cost at their ends, from the times of some.
+
+    Args:
+        files: CSV files with the columns collective, nodes, bytes and a time, and perhaps protocol
+            and system (docs/calibration.md).
+        out: write a cluster's file there, with boards of this `type` and links as fitted.
+        type: a board that comes with emuchain, or a TOML file.
+        only: of the rows, take those with these values in their columns.
+
+    Raises:
+        InputError: a file cannot be read or used, or has too few sizes; an output is an input, or
+            cannot be written.
+    """
+    names = _checked(files, type, out=out)
+    fpga(type, {})
+    with _file(out, "cluster.toml") as file:
+        tables = read_tables(names, only)
+        models = tuple(fit_collectives(tables))
+        rows = sum(len(table.rows) for table in tables)
+        evidence = Evidence.of(tables, rows, len(tables))
+        toml = collectives_toml(pathlib.PurePath(out or "cluster.toml"), type, models, evidence)
+        _check(lambda: load_cluster(read_description(toml)), tables)
+        if file is not None:
+            write_whole(file, toml)
+    return CollectiveCalibration(models, evidence, toml)
 
 
 @typed
@@ -442,6 +491,32 @@ def cluster_toml(
             *_keys(links),
             *_uncertainty(constants, evidence, {}),
             *_tables(expected),
+            "",
+        ]
+    )
+
+
+def collectives_toml(
+    path: pathlib.PurePath, board: str, models: Sequence[CollectiveModel], evidence: Evidence
+) -> str:
+    """Return the file of a cluster of boards of one type, whose network is that of the first system,
+    with what collectives cost in each.
+    """
+    first = models[0]
+    [latency_us, *_] = (protocol.latency_us for protocol in first.protocols.values())
+    rate = f"{8 / first.link_us:.6g}"
+    return "\n".join(
+        [
+            f"# Collectives as measured ({evidence}); `emuchain calibrate collective` wrote this file.",
+            f"name = {toml_value(name_of(path))}",
+            "",
+            "[[boards]]",
+            f"type = {toml_value(board)}",
+            "",
+            "[links]",
+            f"bandwidth_gbps = {rate}",
+            f"latency_ns = {latency_us * 1e3:.6g}",
+            *itertools.chain(*(model.toml() for model in models)),
             "",
         ]
     )

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from ..cluster import load_cluster
 from ..common import InputError, read_toml, shown, typed
 from .board import cluster_of, memory_rates, product_rates
+from .collective import BUFFERED, KINDS, CollectiveModel, CollectiveTime, collective_times
+from .constants import MESSAGE, NextMeasurement, Outlook
 from .link import messages_of
-from .next_measurement import MESSAGE, NextMeasurement
 from .reading import Kind, Path, Row, Table, listed_files, read_tables
 
 
@@ -67,16 +68,15 @@ def calibrate_check(
     Raises:
         InputError: a file cannot be read or used, or expects nothing of what a row measures.
     """
-    expected = _expected(pathlib.Path(constants))
+    expected = _Expected.of(pathlib.Path(constants))
     tables = read_tables(listed_files(files), only)
     errors: list[tuple[float, Row]] = []
     widths, null_errors, inside = [], [], 0
-    for measured in _rows(tables, b_eff_version):
-        outlook = _table_of(expected, measured, str(constants)).at(measured.size, measured.loop)
-        errors.append((outlook.value / measured.value - 1, measured.row))
+    for row, value, outlook in expected.beside(tables, b_eff_version):
+        errors.append((outlook.value / value - 1, row))
         widths.append(math.sqrt(outlook.high / outlook.low) - 1)
-        null_errors.append(abs(outlook.null / measured.value - 1))
-        inside += outlook.low <= measured.value <= outlook.high
+        null_errors.append(abs(outlook.null / value - 1))
+        inside += outlook.low <= value <= outlook.high
     if not errors:
         raise InputError(f"{tables[0].name}: has no row of which constants expect anything")
     worst, row = max(errors, key=lambda error: abs(error[0]))
@@ -92,17 +92,53 @@ def calibrate_check(
     )
 
 
-def _expected(path: pathlib.Path) -> list[NextMeasurement]:
-    """Return what a file of a cluster or of a board expects; loading checks all its keys."""
-    keys = read_toml(path)
-    load_cluster(keys if "boards" in keys else cluster_of(keys, "board"))
-    tables = keys.get("next_measurement", ())
-    if not tables:
-        raise InputError(
-            f"{shown(path)}: has no `[[next_measurement]]`, which `emuchain calibrate link` and"
-            " `emuchain calibrate board` write"
-        )
-    return [*map(NextMeasurement.of, tables)]
+@dataclasses.dataclass(frozen=True)
+class _Expected:
+    """What a file of a cluster or of a board expects."""
+
+    name: str
+    measurements: Sequence[NextMeasurement]
+    collectives: Sequence[CollectiveModel]
+
+    @classmethod
+    def of(cls, path: pathlib.Path) -> _Expected:
+        """Read a file; loading checks all its keys."""
+        keys = read_toml(path)
+        load_cluster(keys if "boards" in keys else cluster_of(keys, "board"))
+        measurements = [*map(NextMeasurement.of, keys.get("next_measurement", ()))]
+        models = [*map(CollectiveModel.of, keys.get("collectives", ()))]
+        if not measurements and not models:
+            raise InputError(
+                f"{shown(path)}: has no `[[next_measurement]]` and no `[[collectives]]`, which"
+                " `emuchain calibrate link`, `board` and `collective` write"
+            )
+        return cls(str(path), measurements, models)
+
+    def beside(
+        self, tables: Sequence[Table], b_eff_version: str | None
+    ) -> Iterator[tuple[Row, float, Outlook]]:
+        """Yield rows, the value of each, and what is expected of it."""
+        of_collectives = [table for table in tables if table.kind in KINDS]
+        for time in collective_times(of_collectives):
+            yield time.row, time.us, self._model(time).expects(time)
+        others = [table for table in tables if table.kind not in KINDS]
+        for measured in _rows(others, b_eff_version):
+            table = _table_of(self.measurements, measured, self.name)
+            yield measured.row, measured.value, table.at(measured.size, measured.loop)
+
+    def _model(self, time: CollectiveTime) -> CollectiveModel:
+        """Return the model of the system of a row, whose protocol it knows."""
+        cells, protocol = time.row.cells, time.protocol or BUFFERED
+        for model in self.collectives:
+            if all(cells.get(column, value) == value for column, value in model.where.items()):
+                if protocol in model.protocols:
+                    return model
+                known = ", ".join(model.protocols)
+                raise InputError(
+                    f"{time.row}: {self.name} expects nothing of protocol {protocol!r}, but of"
+                    f" {known}"
+                )
+        raise InputError(f"{time.row}: {self.name} expects nothing of collectives of its system")
 
 
 def _rows(tables: Sequence[Table], b_eff_version: str | None) -> Iterator[_Measured]:

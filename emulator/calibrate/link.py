@@ -25,11 +25,13 @@ from numpy.typing import NDArray
 
 from ..common import InputError, format_bytes, plural
 from .constants import (
+    MESSAGE,
     ONE_RUN,
     Evidence,
     Fitness,
     LeftOut,
     LeftOutRow,
+    NextMeasurement,
     Range,
     Setup,
     expected,
@@ -40,7 +42,6 @@ from .constants import (
     setups_of,
 )
 from .mixed import MixedModel, Rows, labelled
-from .next_measurement import MESSAGE, NextMeasurement
 from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, named, version_of
 from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times, stand_out
 

@@ -169,6 +169,16 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 MESSAGE_TIMES = {f"message_{unit}": seconds for unit, seconds in _SECONDS.items()}
 """The columns for the time of a message, with the seconds of their unit."""
 
+COLLECTIVE_TIMES = {
+    "slowest_rank_median_us": 1.0,
+    "time_us": 1.0,
+    "us": 1.0,
+    "time_ms": 1e3,
+    "ms": 1e3,
+    "time_s": 1e6,
+}
+"""The columns for the time of a collective, with the microseconds of their unit."""
+
 VERSION = "version"
 """The column for the version of the benchmark, which its output or a comment may say, too."""
 
@@ -191,6 +201,8 @@ class Kind(enum.Enum):
     CONVOLUTIONS = "convolutions"
     BITSTREAM = "a bitstream's report"
     BUILD = "what a build takes"
+    COLLECTIVES = "collectives"
+    ALL_REDUCES = "all-reduces"
 
 
 _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -200,13 +212,16 @@ _HEADERS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Kind.LAYERS: (("network", "layer", "phase", "samples"), ("us", "cycles")),
     Kind.CONVOLUTIONS: (("oc", "ic", "oh", "ow", "k", "cycles"), ()),
     Kind.BITSTREAM: (("clock_mhz", "dsp_used"), ()),
+    Kind.COLLECTIVES: (("collective", "nodes", "bytes"), (*COLLECTIVE_TIMES,)),
+    Kind.ALL_REDUCES: (("chips", "floats"), (*COLLECTIVE_TIMES,)),
 }
 """By kind, the columns that all files have, and those of which they have one at least."""
 
 _KNOWN = (
     "message_bytes with message_ns, _us, _ms, _s or transfer_s and loop_length; matrix_size with"
     " best_s or gflops; function with best_mbytes_per_s; network, layer, phase, samples with us or"
-    " cycles; oc, ic, oh, ow, k with cycles; clock_mhz with dsp_used; and reports of builds by Vitis,"
+    " cycles; oc, ic, oh, ow, k with cycles; clock_mhz with dsp_used; collective, nodes, bytes with"
+    " time_us or time_ms; chips, floats with ms; and reports of builds by Vitis,"
     " Vivado and Quartus"
 )
 

@@ -18,7 +18,10 @@ from ..common import InputError, did_you_mean, plural
 if TYPE_CHECKING:
     from .description import ClusterDescription, FpgaDescription, GpuDescription
 
-_NOT_STUDIED = ("kind", "name", "multipliers", "source", "count", "uncertainty", "next_measurement")
+_NOT_STUDIED = (
+    *("kind", "name", "multipliers", "source", "count", "uncertainty"),
+    *("next_measurement", "collectives"),
+)
 """Keys of boards and links that no study changes."""
 _OPTIONAL = ("machine", "resources", "network", "faults")
 """Tables that a cluster may lack."""

@@ -35,6 +35,8 @@ factor = 3
 "link.latency_ns" = { low = 950, high = 1100, class = "measured" }
 [[next_measurement]]          # optional: what further measurements should be (`emuchain calibrate check`)
 what = "message"
+[[collectives]]               # optional: what collectives cost (`emuchain calibrate collective`)
+bandwidth_gbps = 95
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies, topology_of
+from ...comm.collective import collectives
 from ..common import (
     DESCRIBED,
     Gbps,
@@ -224,6 +227,52 @@ _Board = Annotated[
 ]
 _Boards = tuple[_Board, ...]
 
+_NotNegative = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+_Positive = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+
+
+class ProtocolDescription(Model):
+    """A table of `[collectives.protocols]`: what a message costs at its ends."""
+
+    latency_ns: _NotNegative
+    send_ns: _NotNegative = 0.0
+    receive_ns: _NotNegative = 0.0
+    sum_ns: _NotNegative = 0.0
+    turn_bytes: _Positive | None = None
+
+
+class CollectivesDescription(Model):
+    """A table of `[[collectives]]`: what collectives of a system cost, and how sure that is."""
+
+    where: dict[str, str] | None = None
+    bandwidth_gbps: _Positive
+    pass_ns_per_kbyte: _NotNegative
+    start_us: _NotNegative = 0.0
+    blocks: bool = True
+    steps: dict[str, str] | None = None
+    goals: Annotated[tuple[str, ...], pydantic.BeforeValidator(as_tuple)]
+    nodes: Annotated[
+        tuple[pydantic.PositiveInt, ...],
+        pydantic.Field(min_length=1, max_length=1000),
+        pydantic.BeforeValidator(as_tuple),
+    ]
+    row_scatter: _Positive
+    node_scatter: _Positive
+    goal_scatter: _Positive
+    protocols: dict[str, ProtocolDescription]
+
+    @pydantic.model_validator(mode="after")
+    def _has_known_steps(self) -> CollectivesDescription:
+        for goal, name in (self.steps or {}).items():
+            kind = collectives().get(name)
+            if kind is None or kind.goal.value != goal:
+                of_goal = [
+                    repr(one) for one, own in collectives().items() if own.goal.value == goal
+                ]
+                known = either(of_goal) if of_goal else "left out: there is no such collective"
+                raise ValueError(f"`steps.{goal}` = {name!r}: should be {known}")
+        return self
+
 
 def _tuple_of(value: Any) -> Any:
     """Return a table as a tuple of one."""
@@ -241,6 +290,9 @@ class ClusterDescription(Model):
     faults: FaultsDescription | None = None
     uncertainty: dict[str, RangeDescription] | None = None
     next_measurement: NextMeasurements | None = None
+    collectives: (
+        Annotated[tuple[CollectivesDescription, ...], pydantic.BeforeValidator(as_tuple)] | None
+    ) = None
 
     @property
     @abc.abstractmethod

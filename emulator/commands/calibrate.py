@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BoardCalibration,
         BoardFit,
         Build,
+        CollectiveCalibration,
         Constant,
         Coverage,
         EngineFit,
@@ -168,6 +169,24 @@ def calibrate_board(
     return Result(functools.partial(_print_board, done, done.fit, out), done.as_json)
 
 
+@calibrate.command("collective")
+@_measured("u280")
+def calibrate_collective(
+    files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None
+) -> Result:
+    """Fit what collectives cost at their ends to the times of some, by which others are predicted.
+
+    A FILE is CSV with the columns collective (sendrecv, broadcast, reduce, gather, ...), nodes,
+    bytes, and time_us or time_ms; protocol says whether messages are copied from buffers (eager) or
+    put in their place (rendezvous).
+    """
+    with starting():
+        from ..calibrate import calibrate_collective as run
+
+    done = run(files, type=kind, only=_only(only), out=out)
+    return Result(lambda: _print_collectives(done, out), done.as_json)
+
+
 @calibrate.command("check")
 @click.argument("constants", metavar="FILE.toml", type=Named(roles.CONSTANTS, PATH))
 @click.argument(
@@ -193,7 +212,8 @@ def calibrate_check(
 ) -> Result:
     """Compare measurements that were not fitted with what a file of constants expects of them.
 
-    FILE.toml is what `emuchain calibrate link` or `board` has written; a FILE is as there.
+    FILE.toml is what `emuchain calibrate link`, `board` or `collective` has written; a FILE is as
+    there.
     """
     with starting():
         from ..calibrate import calibrate_check as run
@@ -269,6 +289,31 @@ def _print_board(done: BoardCalibration, fit: BoardFit, out: pathlib.Path | None
         title = "Measured, of one FPGA: GB/s, and 10^9 MACs/s"
         view.table(title, ["what", "mean", "low", "high", "rows"], rows, names=["what"])
     _print_rest(done.constants, done.left_open, done.warnings)
+
+
+def _print_collectives(done: CollectiveCalibration, out: pathlib.Path | None) -> None:
+    first = done.models[0]
+    view.print_answer(
+        [
+            f"collectives: links of {8 / first.link_us:,.4g} Gb/s, {1e3 * first.pass_us:,.4g} ns for"
+            f" 1,000 bytes through memory, a start of {first.start_us:,.4g} us",
+            f"{plural(done.evidence.rows, 'row')} of {plural(len(done.models), 'system')}: rms"
+            f" {percent(first.row_scatter)}; other numbers of nodes {percent(first.node_scatter)},"
+            f" other collectives {percent(first.goal_scatter)}",
+            *_written(out),
+            view.next_line(f"emuchain calibrate check {_file(out, 'cluster.toml')} FILE"),
+        ]
+    )
+    rows = []
+    for model in done.models:
+        system = " ".join(model.where.values()) or "-"
+        for name, protocol in model.protocols.items():
+            times = (protocol.latency_us, protocol.send_us, protocol.receive_us, protocol.sum_us)
+            rows.append(
+                [system, name, f"{8 / model.link_us:,.4g}", *(f"{us:,.4g}" for us in times)]
+            )
+    columns = ["system", "protocol", "Gb/s", "latency", "send", "receive", "sum"]
+    view.table("Costs of a message, in us", columns, rows, names=["system", "protocol"])
 
 
 def _print_engine(done: BoardCalibration, fit: EngineFit, out: pathlib.Path | None) -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from emuchain.emulator.cluster.board_description import NextMeasurementDescription, RangeDescription
 from emuchain.emulator.cluster.description import (
+    CollectivesDescription,
     FpgaDescription,
     GpuDescription,
     LinksDescription,
     MachineDescription,
     NetworkDescription,
+    ProtocolDescription,
     ResourcesDescription,
     WithLinks,
 )
@@ -48,6 +50,8 @@ MODELS: dict[str, type[Model]] = {
     "a death": model_of(BoardDeath),
     "a range": RangeDescription,
     "a next measurement": NextMeasurementDescription,
+    "collectives": CollectivesDescription,
+    "a protocol": ProtocolDescription,
     "a profile": ProfileDescription,
     "a profiled device": DeviceTable,
     "a profiled layer": LayerTable,

@@ -47,6 +47,14 @@ GPU: dict[str, Any] = {
 }
 
 NEXT = {"sizes": [1], "values": [2.0], "lows": [1.5], "highs": [2.5], "null": [3.0]}
+COSTS = {
+    "bandwidth_gbps": 95,
+    "pass_ns_per_kbyte": 88,
+    "goals": ["gather"],
+    "nodes": [3, 4],
+    **dict.fromkeys(("row_scatter", "node_scatter", "goal_scatter"), 0.1),
+    "protocols": {"eager": {"latency_ns": 100}},
+}
 BOARD = {
     "type": "kc705",
     "kind": "fpga",
@@ -165,6 +173,7 @@ TABLES = {
         "faults": {},
         "uncertainty": {"link.latency_ns": {"low": 400, "high": 600, "class": "measured"}},
         "next_measurement": [{"what": "message", **NEXT}],
+        "collectives": [COSTS],
         "links": [{"bandwidth_gbps": 10, "latency_ns": 1}, {"bandwidth_gbps": 20, "latency_ns": 2}],
     },
 }
@@ -226,7 +235,7 @@ def test_each_changed_key_is_the_edited_file(
     changed = bare(load_cluster(base, {f"{table}.{key}": value}))
     assert changed == bare(edited(base, table, key, value))
     assert base == before
-    kept_nowhere = {"kind", "source", "next_measurement"}
+    kept_nowhere = {"kind", "source", "next_measurement", "collectives"}
     repeated = {"link.count"}  # the last link of a chain is repeated anyway
     assert (
         key in kept_nowhere or f"{table}.{key}" in repeated or changed != bare(load_cluster(base))
