@@ -445,13 +445,14 @@ def register(thing: Any) -> None:
     calls it.
 
     Args:
-        thing: a subclass of `Codec`, `Optimizer`, `Topology` or `Operation`, or a schedule's kind,
-            a number format or an activation; or a module that has some of these.
+        thing: a subclass of `Codec`, `Optimizer`, `Topology`, `Collective` or `Operation`, or a
+            schedule's kind, a number format or an activation; or a module that has some of these.
 
     Raises:
         InputError: it is none of them, or its name is taken.
     """
     from ..comm import Topology, topologies
+    from ..comm.collective import Collective, collectives
     from ..kernels.codec import Codec, codecs
     from ..kernels.layers.activations import Activation, activations
     from ..kernels.number import NumberFormat, number_formats
@@ -459,7 +460,7 @@ def register(thing: Any) -> None:
     from .network import Operation, operation_types
     from .schedule import ScheduleKind, schedules
 
-    classes = Codec, Optimizer, Topology, Operation
+    classes = Codec, Optimizer, Topology, Collective, Operation
     values = ScheduleKind, NumberFormat, Activation
 
     def extends(value: object) -> bool:
@@ -475,7 +476,7 @@ def register(thing: Any) -> None:
     try:
         known_kinds = activations, codecs, number_formats, operation_types, optimizers
         # Looked up at once: a name that is taken is refused here, and not by a later run.
-        for look_up in (*known_kinds, schedules, topologies):
+        for look_up in (*known_kinds, schedules, topologies, collectives):
             look_up()
     except ExtensionError as error:
         withdraw(thing)

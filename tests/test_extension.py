@@ -72,7 +72,7 @@ TRAIN = ("train", "example-net", "--data", "shapes", "--samples", "64", "--test-
 
 def test_every_kind_of_extension_takes_part(run: Run) -> None:
     """Network, operation, unit, cluster, board, topology with its shape, optimiser with its key,
-    format, schedule.
+    format, schedule, collective.
     """
     own = ("--schedule", "one-each", "--precision", "fp12", "--optimizer", "slow-signum:beta3=0.99")
     done = run(
@@ -86,6 +86,8 @@ def test_every_kind_of_extension_takes_part(run: Run) -> None:
         "halves",
         "--set",
         "network.topology=mesh:shape=2x2",
+        "--exchange",
+        "relay:parts=4",
     )
     assert "halves" in run(*TRAIN, "--devices", "4", *replicas).stdout
     assert run("hello", "you").stdout == "hello you\n"

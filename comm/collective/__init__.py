@@ -13,6 +13,7 @@ from .collective import (
     collective_of,
     collectives,
     phases_of,
+    sums,
 )
 from .numbers import carry_out, piece_bounds
 from .player import NO_COSTS, EndCosts, collective_ends_ps
@@ -35,4 +36,5 @@ __all__ = [
     "collectives",
     "phases_of",
     "piece_bounds",
+    "sums",
 ]

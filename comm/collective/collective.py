@@ -116,6 +116,8 @@ class Collective(abc.ABC):
 
     name: ClassVar[str]
     goal: ClassVar[Goal] = Goal.ALL_REDUCE
+    needs_switch: ClassVar[bool] = False
+    """Whether a node of it is a switch, which some topologies do not have."""
 
     def problem(self, ranks: int) -> str | None:
         """Return why it cannot have this many ranks; None if it can."""
@@ -213,6 +215,11 @@ def _check_piece(where: str, parts: Holdings, goal: Goal, piece: int, ranks: int
 def collectives() -> Mapping[str, type[Collective]]:
     """Return all kinds of collectives by their names."""
     return by_name(subclasses(__package__, Collective))  # type: ignore[type-abstract]
+
+
+def sums() -> dict[str, type[Collective]]:
+    """Return the kinds after which all ranks have the sum, by their names."""
+    return {name: kind for name, kind in collectives().items() if kind.goal is Goal.ALL_REDUCE}
 
 
 def collective_of(text: str) -> Collective:

@@ -65,6 +65,7 @@ class SwitchSum(_WithNode):
     """A switch adds what comes in at its ports, and sends the sum out of all of them."""
 
     name: ClassVar[str] = "switch"
+    needs_switch: ClassVar[bool] = True
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
         """See `Collective`."""

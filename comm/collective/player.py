@@ -72,82 +72,107 @@ def collective_ends_ps(
         costs: of a message at its ends.
         compressed: gives the bytes of a message after the codec.
     """
-    nodes = _Nodes(interconnect, ready_ps, costs)
+    nodes = [NodeTimes(interconnect, ready, costs) for ready in ready_ps.tolist()]
     for phase in phases:
-        nodes.begin(phase.pieces)
         bounds = bounds_of(phase.pieces)
+        for node in nodes:
+            node.begin(phase.pieces)
         for steps in phase.rounds:
             sizes = [bounds[step.stop] - bounds[step.first] for step in steps]
-            packed = sizes if compressed is None else [*map(compressed, sizes)]
-            transfers = [
-                interconnect.transfer_ps(
-                    size, None if compressed is None or phase.of_weights else less
+            packed: Sequence[int | None] = [None] * len(sizes)
+            if compressed is not None and not phase.of_weights:
+                packed = [*map(compressed, sizes)]
+            transfers = map(interconnect.transfer_ps, sizes, packed)
+            shares = message_shares(interconnect.topology, steps)
+            # All that is sent first: it is of before the round, and receivers may wait for their own.
+            sent = [
+                nodes[step.sender].send(step, size, share * transfer_ps)
+                for step, size, share, transfer_ps in zip(
+                    steps, sizes, shares, transfers, strict=True
                 )
-                for size, less in zip(sizes, packed, strict=True)
             ]
-            nodes.serve(steps, sizes, transfers)
-    nodes.begin(1)
-    return nodes.free_ps
+            for step, size, (begin_ps, transfer_ps) in zip(steps, sizes, sent, strict=True):
+                nodes[step.receiver].receive(step, size, begin_ps, transfer_ps)
+            for node in nodes:
+                node.end_round()
+    return np.array([node.end_ps for node in nodes], np.int64)
 
 
-class _Nodes:
-    """When nodes have which pieces, and their ports are free."""
+class NodeTimes:
+    """When a node has which pieces, and when its ports are free.
 
-    def __init__(self, interconnect: Interconnect, ready_ps: Times, costs: EndCosts) -> None:
-        self._interconnect, self._costs = interconnect, costs
-        self.free_ps = np.array(ready_ps, np.int64)
-        self._in: list[int] = []
-        self._busy = [0] * len(ready_ps)
-        self._data = self.free_ps[:, None]
+    With `Interconnect.blocking`, its k-th message of a round and the k-th that it receives come one
+    after the other, as with MPI_Send and MPI_Recv: both take as long as both together.
+    """
+
+    def __init__(
+        self, interconnect: Interconnect, ready_ps: int, costs: EndCosts = NO_COSTS
+    ) -> None:
+        self._over, self._costs = interconnect, costs
+        self._data = np.full(1, ready_ps, np.int64)
+        self._free_ps, self._in_ps, self._busy_ps = ready_ps, 0, 0
+        self._sent: list[tuple[int, int]] = []
+        self._received = 0
+
+    @property
+    def end_ps(self) -> int:
+        """When it has all its pieces and has sent all."""
+        return max(self._free_ps, int(self._data.max()))
 
     def begin(self, pieces: int) -> None:
-        """Begin a phase: each node has all data once it has sent, and has, all of the one before.
+        """Begin a phase, once it has sent, and has, all of the one before.
 
         Its messages are received while those of the phase before still are.
         """
-        self._in = [0] * len(self.free_ps)
-        self.free_ps = np.maximum(self.free_ps, self._data.max(axis=1))
-        self._data = np.repeat(self.free_ps[:, None], pieces, axis=1)
+        self._free_ps, self._in_ps = self.end_ps, 0
+        self._data = np.full(pieces, self._free_ps, np.int64)
 
-    def serve(self, steps: Round, sizes: Sequence[int], transfers: Sequence[int]) -> None:
-        """Carry the messages of a round."""
-        over = self._interconnect
-        shares = _shares(over.topology, steps)
-        have_ps = [int(self._data[step.sender, step.first : step.stop].max()) for step in steps]
-        arrivals = []
-        # All that is sent first: it is of before the round, and receivers may wait for their own.
-        for step, size, data_ps, transfer_ps, share in zip(
-            steps, sizes, have_ps, transfers, shares, strict=True
-        ):
-            free_ps = 0 if step.way & Way.AT_A_PORT_OF_ITS_OWN else int(self.free_ps[step.sender])
-            begin_ps = max(data_ps, free_ps) + self._costs.send_ps
-            latency_ps = over.latency_ps * over.hops(step.sender, step.receiver)
-            if size > self._costs.turn_bytes:
-                latency_ps, transfer_ps = 0, transfer_ps + latency_ps
-            busy_ps = begin_ps + share * transfer_ps
-            busy_ps += latency_ps if step.way & Way.ACKNOWLEDGED else 0
-            self.free_ps[step.sender] = max(int(self.free_ps[step.sender]), busy_ps)
-            arrivals.append((begin_ps + latency_ps, share * transfer_ps))
-        for step, size, arrival in zip(steps, sizes, arrivals, strict=True):
-            self._receive(step, size, *arrival)
+    def end_round(self) -> None:
+        """End a round."""
+        self._sent, self._received = [], 0
 
-    def _receive(self, step: Step, size: int, first_ps: int, transfer_ps: int) -> None:
-        node, costs = step.receiver, self._costs
-        own = self._data[node, step.first : step.stop]
-        free_ps = 0 if step.way & Way.AT_A_PORT_OF_ITS_OWN else self._in[node]
-        arrived_ps = done_ps = max(first_ps, free_ps) + transfer_ps
+    def send(self, step: Step, size: int, transfer_ps: int) -> tuple[int, int]:
+        """Return when it sends a message of some bytes, and for how long; before it receives any of
+        the round.
+        """
+        has_own_port = bool(step.way & Way.AT_A_PORT_OF_ITS_OWN)
+        data_ps = int(self._data[step.first : step.stop].max())
+        begin_ps = max(data_ps, 0 if has_own_port else self._free_ps) + self._costs.send_ps
+        latency_ps = self._latency_ps(step)
+        if size > self._costs.turn_bytes:
+            latency_ps, transfer_ps = 0, transfer_ps + latency_ps
+        busy_ps = begin_ps + transfer_ps + (latency_ps if step.way & Way.ACKNOWLEDGED else 0)
+        self._free_ps = max(self._free_ps, busy_ps)
+        self._sent.append((begin_ps, transfer_ps))
+        return begin_ps, transfer_ps
+
+    def receive(self, step: Step, size: int, begin_ps: int, transfer_ps: int) -> None:
+        """Receive a message of some bytes that was sent at a time."""
+        costs = self._costs
+        latency_ps = 0 if size > costs.turn_bytes else self._latency_ps(step)
+        free_ps = 0 if step.way & Way.AT_A_PORT_OF_ITS_OWN else self._in_ps
+        arrived_ps = done_ps = max(begin_ps + latency_ps, free_ps) + transfer_ps
+        if self._over.blocking and self._received < len(self._sent):
+            own_ps, taken_ps = self._sent[self._received]
+            arrived_ps = done_ps = max(own_ps, begin_ps) + taken_ps + transfer_ps + 2 * latency_ps
+            self._free_ps = max(self._free_ps, arrived_ps)
+        self._received += 1
         if costs != NO_COSTS:
-            done_ps = self._busy[node] = max(done_ps, self._busy[node]) + costs.received_ps(size)
+            done_ps = self._busy_ps = max(done_ps, self._busy_ps) + costs.received_ps(size)
+        own = self._data[step.first : step.stop]
         done_ps = max(done_ps, int(own.max()))
         if step.adds:
             if step.way & Way.SUM_AFTER_SENDING:
-                done_ps = max(done_ps, int(self.free_ps[node]))
-            done_ps += costs.sum_ps + self._interconnect.sum_ps(size)
-        self._in[node] = done_ps if step.way & Way.SUM_BEFORE_RECEIVING else arrived_ps
+                done_ps = max(done_ps, self._free_ps)
+            done_ps += costs.sum_ps + self._over.sum_ps(size)
+        self._in_ps = done_ps if step.way & Way.SUM_BEFORE_RECEIVING else arrived_ps
         own[...] = done_ps
 
+    def _latency_ps(self, step: Step) -> int:
+        return self._over.latency_ps * self._over.hops(step.sender, step.receiver)
 
-def _shares(topology: Topology, steps: Round) -> list[int]:
+
+def message_shares(topology: Topology, steps: Round) -> list[int]:
     """Return among how many each message shares a link.
 
     Those at one port come one after another: the k-th of each port go together.

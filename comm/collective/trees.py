@@ -16,9 +16,28 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from ..exchange.time import broadcast_rounds
 from ..topology import Topology
 from .collective import ON_SWITCH, ROOT, Collective, Goal, Phase, Round, Step, Way
+
+
+def broadcast_rounds(nodes: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield the (sender, receiver) pairs of each round of a binomial tree from the first node:
+    ceil(log2(nodes)).
+
+    A node that has the message is responsible for the nodes behind it; it sends the message to the
+    one in their middle, which becomes responsible for the second half. So, in a chain, no two
+    messages of a round share a link.
+    """
+    held = [(0, nodes)]
+    while max(count for _, count in held) > 1:
+        halves = [(first, -(-count // 2), count // 2) for first, count in held]
+        yield [(first, first + near) for first, near, far in halves if far]
+        held = [
+            half
+            for first, near, far in halves
+            for half in ((first, near), (first + near, far))
+            if half[1]
+        ]
 
 
 def broadcast_tree(nodes: Sequence[int], way: Way = Way.PLAIN) -> Iterator[Round]:

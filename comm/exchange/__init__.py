@@ -32,6 +32,7 @@ from .nic import (
     Traffic,
     histogram,
 )
+from .played import PlayedNode, sums_once
 from .time import (
     after_step,
     aggregator_ps,
@@ -65,6 +66,7 @@ __all__ = [
     "Nic",
     "OnExchange",
     "Outlet",
+    "PlayedNode",
     "SizeLog",
     "TimedExchange",
     "TimedMember",
@@ -87,4 +89,5 @@ __all__ = [
     "ring_steps",
     "sent_block",
     "step_sizes",
+    "sums_once",
 ]

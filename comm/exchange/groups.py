@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -30,10 +31,12 @@ from numpy.typing import NDArray
 
 from ...kernels.codec import Codec, NoCodec
 from ...kernels.number import FP32
+from ..collective import Collective, collective_ends_ps, collective_of, piece_bounds
 from ..host import Mailbox
 from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .algorithms import Aggregator, Broadcast, Child, GradientUpload, Parent, Ring
 from .nic import ORDINARY_TOS, Gradient, Nic
+from .played import PlayedNode, PlayedPart
 from .time import (
     Compressed,
     Times,
@@ -52,13 +55,15 @@ from .time import (
 class DataParallel:
     """`replicas` chains in `groups` groups, how they exchange gradients, and with which codec.
 
+    `exchange` is a ring or an aggregator, as INCEPTIONN has them, or names any other collective.
+
     With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`,
     senders keep what the codec drops.
     """
 
     replicas: int = 1
     groups: int = 1
-    exchange: Literal["ring", "aggregator"] = "ring"
+    exchange: str = "ring"
     codec: Codec = dataclasses.field(default_factory=NoCodec)
     ratio: float | None = None
     feedback: bool = False
@@ -70,9 +75,16 @@ class DataParallel:
         """
         if not self.feedback or self.replicas == 1:
             return 0
+        if self.collective is not None:
+            return sum(not phase.of_weights for phase in self.collective.phases(self.replicas))
         # With groups: of the group's ring and of the leaders' exchange; a ring's total is
         # compressed once more, by the broadcast in the group.
         return 1 if self.groups == 1 else 2 + (self.exchange == "ring")
+
+    @functools.cached_property
+    def collective(self) -> Collective | None:
+        """The collective, if it is neither INCEPTIONN's ring nor its aggregator."""
+        return None if self.exchange in ("ring", "aggregator") else collective_of(self.exchange)
 
     @property
     def members(self) -> int:
@@ -82,6 +94,8 @@ class DataParallel:
     @property
     def nodes(self) -> int:
         """Number of nodes on the interconnect: the replicas and, if there is one, the aggregator."""
+        if self.collective is not None:
+            return self.collective.nodes(self.replicas)
         return self.replicas + (self.exchange == "aggregator")
 
     @property
@@ -155,11 +169,13 @@ class ExchangeStep(Protocol):
 
 def exchange_steps(
     data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, count: int = 0
-) -> list[ExchangeStep]:
+) -> Sequence[ExchangeStep]:
     """Return a replica's steps of the exchange, in the order of the phases; feedback keeps rows of
     `count` values.
     """
     kept = count if data_parallel.feedback else 0
+    if data_parallel.collective is not None:
+        return _played(data_parallel, data_parallel.collective, replica, nic, channels, kept)
     if data_parallel.groups == 1:
         return _top(data_parallel, replica, nic, channels, kept)
     leader = replica - replica % data_parallel.members
@@ -177,9 +193,31 @@ def exchange_steps(
     ]
 
 
+def _played(
+    data_parallel: DataParallel,
+    collective: Collective,
+    node: int,
+    nic: Nic,
+    channels: Channels,
+    kept: int,
+) -> list[PlayedPart]:
+    """Return a node's parts in the phases of a collective."""
+    phases = collective.phases(data_parallel.replicas, nic.interconnect.topology)
+    parts = []
+    for number, phase in zip(ExchangePhase, phases, strict=False):
+        steps = [*itertools.chain(*phase.rounds)]
+        receivers = {step.receiver for step in steps if step.sender == node}
+        senders = {step.sender for step in steps if step.receiver == node}
+        outlets = {other: channels(number, node, other).outlet for other in sorted(receivers)}
+        mailboxes = {other: channels(number, other, node).mailbox for other in sorted(senders)}
+        residual = nic.residual(kept) if kept and not phase.of_weights else None
+        parts.append(PlayedPart(node, phase, nic, outlets, mailboxes, residual))
+    return parts
+
+
 def _top(
     data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int
-) -> list[ExchangeStep]:
+) -> Sequence[ExchangeStep]:
     if data_parallel.exchange == "ring":
         return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels, kept)]
     outlet = channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet
@@ -243,9 +281,12 @@ def _broadcast(
 
 def aggregator(
     data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels
-) -> Aggregator:
-    """Return the aggregator of gradients of `count` values."""
+) -> Aggregator | PlayedNode:
+    """Return the node beside the replicas, which sums gradients of `count` values."""
     node, hops = data_parallel.aggregator, nic.interconnect.hops
+    if data_parallel.collective is not None:
+        parts = _played(data_parallel, data_parallel.collective, node, nic, channels, 0)
+        return PlayedNode(count, with_data, parts)
     workers = [
         Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node))
         for worker in data_parallel.top
@@ -314,11 +355,22 @@ def exchange_ends_ps(
         free_ps: when the aggregator is free, if there is one.
     """
     compressed = _compressed(data_parallel)
+    if data_parallel.collective is not None:
+        ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
+        ends = collective_ends_ps(
+            data_parallel.collective.phases(data_parallel.replicas, interconnect.topology),
+            interconnect,
+            ready_ps,
+            lambda pieces: [FP32.bytes_of(at) for at in piece_bounds(count, pieces)],
+            compressed=None if compressed is None else lambda size: int(compressed(np.array(size))),
+        )
+        return ends[: data_parallel.replicas], int(ends[-1])
     if data_parallel.groups > 1:
         in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)
-        ends, free_ps = hierarchy_ends_ps(
-            interconnect, in_groups, count, data_parallel.exchange, compressed, free_ps
+        top: Literal["ring", "aggregator"] = (
+            "ring" if data_parallel.exchange == "ring" else "aggregator"
         )
+        ends, free_ps = hierarchy_ends_ps(interconnect, in_groups, count, top, compressed, free_ps)
         return ends.reshape(-1), free_ps
     if data_parallel.exchange == "ring":
         return ring_of_nodes_ps(interconnect, ready_ps, count, compressed), free_ps

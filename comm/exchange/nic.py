@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.codec import Codec
 from ...kernels.number import FP32
+from ..collective import piece_bounds
 from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .time import Sizes
 
@@ -39,8 +40,11 @@ class Gradient:
         """Return one of `blocks` blocks of equal size, the first ones a value longer (Algorithm 1,
         line 8); a view.
         """
-        size, longer = divmod(self.count, blocks)
-        begin, end = (place * size + min(place, longer) for place in (number, number + 1))
+        bounds = piece_bounds(self.count, blocks)
+        return self.between(bounds[number], bounds[number + 1])
+
+    def between(self, begin: int, end: int) -> Gradient:
+        """Return the values from one on, before another; a view."""
         return Gradient(end - begin, None if self.values is None else self.values[begin:end])
 
     def put(self, values: Values | None) -> None:

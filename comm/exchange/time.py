@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.number import FP32
+from ..collective.trees import broadcast_rounds
 from ..interconnect import Count, Interconnect, later
 from ..topology import Topology
 
@@ -212,26 +213,6 @@ def aggregator_ends_ps(
     )
     # From the tree's order, aggregator first, back to that of the workers.
     return ends[:0:-1], int(ends[0])
-
-
-def broadcast_rounds(nodes: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield the (sender, receiver) pairs of each round of a binomial tree from the first node:
-    ceil(log2(nodes)).
-
-    A node that has the message is responsible for the nodes behind it; it sends the message to the
-    one in their middle, which becomes responsible for the second half. So, in a chain, no two
-    messages of a round share a link.
-    """
-    held = [(0, nodes)]
-    while max(count for _, count in held) > 1:
-        halves = [(first, -(-count // 2), count // 2) for first, count in held]
-        yield [(first, first + near) for first, near, far in halves if far]
-        held = [
-            half
-            for first, near, far in halves
-            for half in ((first, near), (first + near, far))
-            if half[1]
-        ]
 
 
 def broadcast_shares(

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from ...comm.collective import sums
 from ...kernels.codec import codecs
 from ...kernels.optimizers import optimizers
 from ..cluster import is_settable, settable_keys
@@ -45,6 +46,7 @@ from .keys import (
     CodecKey,
     CutKey,
     Deviations,
+    ExchangeKey,
     Factor,
     Means,
     Names,
@@ -214,8 +216,12 @@ class Config(Model):
         ),
     )
     replicas: Positive = pydantic.Field(1, description="number of chains that train data-parallel")
-    exchange: Literal["ring", "aggregator"] = pydantic.Field(
-        "ring", description="how replicas exchange gradients"
+    exchange: ExchangeKey = pydantic.Field(
+        "ring",
+        description=(
+            f"how replicas exchange gradients: {', '.join(sums())}, such as `rings:groups=2`"
+            " (docs/exchange.md)"
+        ),
     )
     groups: Positive = pydantic.Field(
         1, description="groups of replicas: each sums by a ring, then their leaders exchange"

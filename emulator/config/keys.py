@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic_core import core_schema
 
+from ...comm.collective import collective_of, sums
 from ...kernels.codec import Codec, parse_codec
 from ...kernels.optimizers import optimizers, parse_optimizer
 from ..cluster import check_changes
@@ -191,6 +192,12 @@ def _optimizer(text: str) -> str:
     return text
 
 
+def _exchange(text: str) -> str:
+    _known(text.partition(":")[0], sums())
+    collective_of(text)
+    return text
+
+
 def _rates(text: str) -> RateSchedule:
     _known(text.partition(":")[0], RATE_SCHEDULES)
     return parse_rates(text)
@@ -199,6 +206,7 @@ def _rates(text: str) -> RateSchedule:
 ChangesKey = Annotated[dict[str, object], _Changes()]
 CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
+ExchangeKey = Annotated[str, pydantic.AfterValidator(_exchange), NO_FILE]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
 RatesKey = Annotated[RateSchedule, _Spelt(RateSchedule, _rates, str)]

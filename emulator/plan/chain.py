@@ -13,7 +13,9 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from ...comm.exchange import DataParallel
+from ...comm.collective import CollectiveError
+from ...comm.collective import check as check_collective
+from ...comm.exchange import DataParallel, sums_once
 from ...kernels.number import FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
@@ -223,7 +225,9 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
             )
     _check(config, replicas)
     feedback = config.error_feedback and codec.compresses
-    return DataParallel(replicas, config.groups, exchange, codec, ratio, feedback), devices
+    parallel = DataParallel(replicas, config.groups, exchange, codec, ratio, feedback)
+    _check_collective(parallel)
+    return parallel, devices
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:
@@ -257,6 +261,28 @@ def _check(config: Config, replicas: int) -> None:
         )
     if config.samples is not None:
         check_samples(config, replicas, config.samples)
+
+
+def _check_collective(parallel: DataParallel) -> None:
+    """Check that a collective other than a ring or an aggregator takes the replicas, and a codec."""
+    collective = parallel.collective
+    if collective is None:
+        return
+    given = f"`exchange` = {parallel.exchange!r}"
+    if parallel.groups > 1:
+        raise InputError(
+            f"{given}: `groups` = {parallel.groups} is of 'ring' and 'aggregator'; should be left"
+            f" out, or `exchange` = 'rings:groups={parallel.groups}'"
+        )
+    try:
+        phases = check_collective(collective, parallel.replicas)
+    except CollectiveError as error:
+        raise InputError(f"{given}: {error}") from None
+    if parallel.codec.compresses and not sums_once(phases, collective.nodes(parallel.replicas)):
+        raise InputError(
+            f"{given}: several replicas form each sum, which what `compress` drops would make"
+            " differ; leave `compress` out, or take 'ring' or 'halving-doubling'"
+        )
 
 
 _MOST_PRODUCT, _MOST_SUM = 2**24, 2**31

@@ -143,7 +143,7 @@ def _ring_messages(config: Config) -> int:
     schedule = config.schedule
     replicas = config.replicas if schedule.replicates is None else config.devices or 1
     members, messages = replicas // config.groups, 0
-    if config.groups > 1 or (schedule.replicates or config.exchange) == "ring":
+    if config.groups > 1 or (schedule.replicates or config.exchange) != "aggregator":
         messages += config.groups * 2 * members**2
     if config.groups > 1 and config.exchange == "ring":
         messages += 2 * config.groups**2

@@ -19,6 +19,7 @@ from ...comm.exchange import (
     GradientMessage,
     Nic,
     Outlet,
+    PlayedNode,
     TimedExchange,
     TimedMember,
     aggregator,
@@ -40,7 +41,7 @@ class Replicas:
     """Chains by replica, empty without a device here; aggregators by device; what carries messages."""
 
     chains: list[Chain]
-    aggregators: dict[int, Aggregator] = dataclasses.field(default_factory=dict)
+    aggregators: dict[int, Aggregator | PlayedNode] = dataclasses.field(default_factory=dict)
     carriers: Carriers = dataclasses.field(default_factory=Carriers)
 
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
@@ -261,12 +262,17 @@ class _Channels:
         some uncompressed.
         """
         parallel = self._plan.data_parallel
+        if parallel.collective is not None:
+            return self._bytes_of(self.count)
         ring_of = {
             ExchangePhase.GROUP: parallel.members,
             ExchangePhase.TOP: len(parallel.top) if parallel.exchange == "ring" else 1,
         }
-        values = -(-self.count // ring_of.get(phase, 1))
-        return max(parallel.codec.largest_bytes(values), FP32.bytes_of(values))
+        return self._bytes_of(-(-self.count // ring_of.get(phase, 1)))
+
+    def _bytes_of(self, values: int) -> int:
+        codec = self._plan.data_parallel.codec
+        return max(codec.largest_bytes(values), FP32.bytes_of(values))
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
         """Return the outlet; with the throttle, one that delays messages as the sender's link
@@ -305,7 +311,7 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
                     parallel, replica, nic, channels, channels.count if with_data else 0
                 )
                 device.exchange = GradientExchange(parallel, nic, steps)
-    if parallel.exchange == "aggregator" and channels.host(parallel.aggregator) == channels.rank:
+    if parallel.nodes > parallel.replicas and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(
             parallel, nic, channels.count, with_data, channels

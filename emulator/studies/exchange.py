@@ -1,5 +1,5 @@
 """Times in which workers exchange gradients, from the model alone: a ring, an aggregator,
-hierarchies; as a picture.
+hierarchies, all other collectives; as a picture.
 """
 
 from __future__ import annotations
@@ -8,13 +8,22 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from ...comm import Interconnect
-from ...comm.exchange import aggregator_ps, bytes_at_ratio, hierarchy_ps, ring_ps
+from ...comm.collective import sums
+from ...comm.exchange import (
+    DataParallel,
+    aggregator_ps,
+    bytes_at_ratio,
+    exchange_ends_ps,
+    hierarchy_ps,
+    ring_ps,
+)
+from ...kernels.codec import NoCodec, parse_codec
 from ...kernels.number import FP32
 from ..view import log_ticks, nested_widths, new_figure, save_figure
 
@@ -25,6 +34,8 @@ _WAYS = {
     "rings_of_rings_ps": ("rings, ring", "D", "#cc79a7"),
 }
 _MOST_TICKS = 12
+_ANY_CODEC = "inceptionn:-10"
+"""A codec whose ratio is given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +43,8 @@ class ExchangeTimes:
     """Times of one gradient exchange among `workers` in ps, compressed by `ratio` or, if None, not
     compressed.
 
-    Hierarchies have `groups` groups.
+    Hierarchies have `groups` groups. `collectives` has the times of all others that take as many
+    workers, by name.
     """
 
     workers: int
@@ -42,6 +54,18 @@ class ExchangeTimes:
     aggregator_ps: int
     rings_under_aggregator_ps: int
     rings_of_rings_ps: int
+    collectives: Mapping[str, int]
+
+    @property
+    def by_name(self) -> dict[str, int]:
+        """All times, by what each way is called in a sentence."""
+        own = {
+            "ring": self.ring_ps,
+            "aggregator": self.aggregator_ps,
+            "rings and an aggregator": self.rings_under_aggregator_ps,
+            "rings and a ring": self.rings_of_rings_ps,
+        }
+        return own | dict(self.collectives)
 
 
 def groups_of(workers: int) -> int:
@@ -83,7 +107,30 @@ def exchange_times(
         aggregator_ps=int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
         rings_under_aggregator_ps=hierarchy("aggregator"),
         rings_of_rings_ps=hierarchy("ring"),
+        collectives=dict(_others(interconnect, values, workers, ratio)),
     )
+
+
+_SHOWN = ("ring", "aggregator", "rings", "rings-aggregator")
+"""Collectives whose times have fields of their own."""
+
+
+def _others(
+    interconnect: Interconnect, values: int, workers: int, ratio: float | None
+) -> Iterator[tuple[str, int]]:
+    """Yield the times of other collectives among as many workers; a switch adds where there is one."""
+    codec = NoCodec() if ratio is None else parse_codec(_ANY_CODEC)
+    for name, kind in sums().items():
+        collective = kind()
+        if name in _SHOWN or collective.problem(workers) is not None:
+            continue
+        if collective.needs_switch and not interconnect.topology.has_ports:
+            continue
+        parallel = DataParallel(workers, 1, name, codec, ratio)
+        topology = type(interconnect.topology)()
+        wires = dataclasses.replace(interconnect, topology=topology).among(parallel.nodes)
+        ends, _ = exchange_ends_ps(parallel, wires, values, np.zeros(workers, np.int64))
+        yield name, int(ends.max())
 
 
 def draw_exchanges(

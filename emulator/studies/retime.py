@@ -367,15 +367,23 @@ def _about_own_times(
     ]
 
 
+def _adds_alike(own: ChainPlan, plan: ChainPlan) -> bool:
+    """Return whether replicas add up gradients in the same order on both interconnects."""
+    parallel = plan.data_parallel
+    if parallel.collective is None:
+        return parallel.exchange == "aggregator" and parallel.groups == 1
+    here, there = (
+        parallel.collective.phases(parallel.replicas, each.interconnect.topology)
+        for each in (own, plan)
+    )
+    return here == there
+
+
 def _about_sums(own: ChainPlan, plan: ChainPlan, alike: bool) -> list[str]:
     """Return a note where replicas would add up gradients in another order."""
     data_parallel = plan.data_parallel
     same_ring = alike and own.cluster.interconnect.topology == plan.cluster.interconnect.topology
-    if (
-        data_parallel.replicas <= 2
-        or same_ring
-        or (data_parallel.exchange == "aggregator" and data_parallel.groups == 1)
-    ):
+    if data_parallel.replicas <= 2 or same_ring or _adds_alike(own, plan):
         return []
     return [
         "replicas would add up gradients in another order there, so that last digits would differ"

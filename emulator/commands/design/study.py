@@ -483,8 +483,8 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
 def exchange(
     network: str, workers: tuple[int, ...], cluster: str, ratio: float, changes: dict[str, object]
 ) -> Result:
-    """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator, and
-    hierarchies.
+    """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator,
+    hierarchies, and all other collectives.
 
     By the timing model, for up to 1,024 workers, with and without compression in the network
     interface.
@@ -541,15 +541,8 @@ def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> 
 
 def _fastest(row: ExchangeTimes, how: str) -> str:
     """Return the ways to exchange among some workers, the fastest first."""
-    times = {
-        "ring": row.ring_ps,
-        "aggregator": row.aggregator_ps,
-        "rings and an aggregator": row.rings_under_aggregator_ps,
-        "rings and a ring": row.rings_of_rings_ps,
-    }
-    shown = [
-        f"{way} {format_time_ps(times[way])}" for way in sorted(times, key=lambda way: times[way])
-    ]
+    times = sorted(row.by_name.items(), key=lambda each: each[1])
+    shown = [f"{way} {format_time_ps(time_ps)}" for way, time_ps in times]
     return f"{plural(row.workers, 'worker')}{how}: {', '.join(shown)}"
 
 
@@ -582,11 +575,21 @@ def _print_exchanges(title: str, rows: Sequence[ExchangeTimes], to_try: str) -> 
         "rings, ring",
     ]
     view.table("Time of an exchange", columns, shown)
+    names = [*dict.fromkeys(name for row in rows for name in row.collectives)]
+    others = []
+    for row in rows:
+        times = (row.collectives.get(name) for name in names)
+        ratio = "-" if row.ratio is None else f"{row.ratio:g}"
+        said = ("-" if time_ps is None else format_time_ps(time_ps) for time_ps in times)
+        others.append([str(row.workers), ratio, *said])
+    if names:
+        view.table("By other collectives", ["workers", "ratio", *names], others)
     print()
     view.say(
         "A ring sends two gradients over each link regardless of the number of workers, so its time"
         " grows only with latency; an aggregator's time grows with the workers. Hierarchies sum by"
         " rings within groups, then by an aggregator or a ring between groups: they send more, in"
-        " fewer steps. Gradients are compressed, weights are not; where links are faster than the"
+        " fewer steps. Halving and doubling sends as much as a ring, in steps that grow with the"
+        " logarithm of the workers. Gradients are compressed, weights are not; where links are faster than the"
         " compression engines of the network interface, compression takes longer than it saves."
     )

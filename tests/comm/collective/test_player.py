@@ -86,14 +86,21 @@ def test_in_order_all_meet_at_rank_0() -> None:
     ranks=st.integers(2, 12),
     topology=st.sampled_from(["switch", "chain", "ring", "torus"]),
     values=st.integers(1, 3000),
+    blocking=st.booleans(),
     data=st.data(),
 )
 def test_inceptionns_exchanges_take_the_times_of_their_collectives(
-    ranks: int, topology: str, values: int, data: st.DataObject
+    ranks: int, topology: str, values: int, blocking: bool, data: st.DataObject
 ) -> None:
     ready = np.array(data.draw(st.lists(st.integers(0, 10**8), min_size=ranks, max_size=ranks)))
     over = Interconnect(
-        10_000, ALPHA, 4096, 78, sum_ps_per_kbyte=100, topology=topologies()[topology]
+        10_000,
+        ALPHA,
+        4096,
+        78,
+        blocking=blocking,
+        sum_ps_per_kbyte=100,
+        topology=topologies()[topology],
     )
     try:
         among, beside = over.among(ranks), over.among(ranks + 1)

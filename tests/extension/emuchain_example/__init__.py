@@ -6,7 +6,8 @@ from .halves import HALF_WIDE, Halves
 from .hello import hello
 from .mesh import Mesh
 from .one_each import ONE_EACH
+from .relay import Relay
 from .scaled import Scaled
 from .slow_signum import SlowSignum
 
-__all__ = ["HALF_WIDE", "ONE_EACH", "Halves", "Mesh", "Scaled", "SlowSignum", "hello"]
+__all__ = ["HALF_WIDE", "ONE_EACH", "Halves", "Mesh", "Relay", "Scaled", "SlowSignum", "hello"]

@@ -1,0 +1,192 @@
+"""`exchange = NAME`: replicas train by any collective; simulation takes the times of training; a
+collective that INCEPTIONN has, played step by step, gives its bits and its picoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import h5py
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.comm import Topology
+from emuchain.comm.collective import Phase, sums
+from emuchain.comm.collective.levels import AggregatorNode
+from emuchain.comm.collective.rings import Ring
+from emuchain.emulator.common import InputError
+from emuchain.kernels import withdraw
+
+KEYS: dict[str, Any] = {
+    "devices": 1,
+    "replicas": 4,
+    "batch": 16,
+    "samples": 32,
+    "test_samples": 8,
+    "schedule": "sync",
+    "seed": 1,
+}
+EACH = pytest.mark.parametrize("exchange", [*sums(), "rings:groups=2"])
+
+
+class RingAgain(Ring):
+    """INCEPTIONN's ring under another name, so that its steps are played."""
+
+    name: ClassVar[str] = "ring-again"
+
+
+class AggregatorAgain(AggregatorNode):
+    """INCEPTIONN's aggregator likewise."""
+
+    name: ClassVar[str] = "aggregator-again"
+
+
+@pytest.fixture(autouse=True)
+def again() -> Iterator[None]:
+    """Registers both."""
+    for kind in (RingAgain, AggregatorAgain):
+        emuchain.register(kind)
+    yield
+    for kind in (RingAgain, AggregatorAgain):
+        withdraw(kind)
+
+
+def trained(**keys: Any) -> tuple[dict[str, bytes], int]:
+    """The bits of the weights, and the virtual time."""
+    results = emuchain.train("quick-cifar", **{**KEYS, **keys})
+    bits = {
+        f"{layer}/{name}": array.tobytes()
+        for layer, arrays in results.weights.items()
+        for name, array in arrays.items()
+    }
+    return bits, results.virtual_time_ps
+
+
+@EACH
+@pytest.mark.parametrize("topology", ["switch", "torus"])
+def test_training_takes_the_time_of_simulation(exchange: str, topology: str) -> None:
+    changes = {"link.topology": topology}
+    keys = {key: value for key, value in KEYS.items() if key != "test_samples"}
+    simulated = emuchain.simulate("quick-cifar", **keys, exchange=exchange, changes=changes)
+    assert trained(exchange=exchange, changes=changes)[1] == simulated.virtual_time_ps
+
+
+@EACH
+def test_sums_are_those_of_one_chain_but_for_their_order(exchange: str) -> None:
+    alone = emuchain.train("quick-cifar", **{**KEYS, "replicas": 1}).weights
+    together = emuchain.train("quick-cifar", **KEYS, exchange=exchange).weights
+    for layer, arrays in alone.items():
+        for name, array in arrays.items():
+            assert together[layer][name] == pytest.approx(array, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["ring", "aggregator"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"compress": "inceptionn:-10"},
+        {"compress": "inceptionn:-8", "error_feedback": True},
+        {"compress": "topk:0.1", "error_feedback": True, "changes": {"link.topology": "ring"}},
+        {"changes": {"network.topology": "ring", "network.blocking": True}},
+    ],
+    ids=str,
+)
+def test_played_steps_have_the_bits_and_times_of_inceptionns(
+    name: str, keys: dict[str, Any]
+) -> None:
+    assert trained(exchange=f"{name}-again", **keys) == trained(exchange=name, **keys)
+
+
+@pytest.mark.parametrize("keys", [{}, {"compress": "inceptionn:-8", "error_feedback": True}])
+def test_rings_are_a_ring_in_groups(keys: dict[str, Any]) -> None:
+    assert trained(exchange="rings:groups=2", **keys) == trained(groups=2, **keys)
+
+
+@pytest.mark.parametrize("exchange", [name for name in sums() if name != "doubling"])
+def test_replicas_stay_equal_under_a_codec(exchange: str) -> None:
+    """Each of them goes on from its own weights, so that these would drift apart."""
+    keys = {"exchange": exchange, "compress": "inceptionn:-8", "error_feedback": True}
+    first, second = trained(**keys, samples=64), trained(**keys, samples=64)
+    assert first == second
+
+
+@pytest.mark.parametrize("mpiexec", ["mpich", "openmpi"], indirect=True)
+@pytest.mark.parametrize("exchange", ["halving-doubling", "switch", "rings:groups=2"])
+def test_ranks_give_the_same_bits(mpiexec: Any, tmp_path: Path, exchange: str) -> None:
+    bits, time_ps = trained(exchange=exchange)
+    out = tmp_path / "run.h5"
+    flags = []
+    for key, value in {**KEYS, "exchange": exchange, "out": out}.items():
+        flags += [f"--{key.replace('_', '-')}", str(value)]
+    mpiexec(3, ["-m", "emuchain", "train", "quick-cifar", *flags], timeout=200)
+    with h5py.File(out) as file:
+        ranks = {
+            f"{layer}/{name}": array[()].tobytes()
+            for layer, arrays in file["weights"].items()
+            for name, array in arrays.items()
+        }
+    assert ranks == bits
+    assert emuchain.results(str(out)).virtual_time_ps == time_ps
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"exchange": "rnig"}, "`exchange` = 'rnig': did you mean `ring`?"),
+        ({"exchange": "linear-gather"}, "known: "),
+        ({"exchange": "tree:groups=2"}, "`exchange` = 'tree:groups=2'"),
+        (
+            {"exchange": "doubling", "replicas": 3, "batch": 15, "samples": 30},
+            "is of 2, 4, 8, ... ranks, not of 3",
+        ),
+        ({"exchange": "tree", "groups": 2}, "`groups` = 2 is of 'ring' and 'aggregator'"),
+        ({"exchange": "doubling", "compress": "inceptionn:-10"}, "leave `compress` out"),
+        ({"exchange": "rings:groups=3"}, "rings of 3 groups needs a multiple of as many ranks"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], keys: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        emuchain.plan("quick-cifar", **{**KEYS, **keys})
+    assert message in one_line(error)
+
+
+def test_a_collective_that_loses_a_piece_is_refused() -> None:
+    class Lossy(Ring):
+        name: ClassVar[str] = "lossy"
+
+        def phases(self, ranks: int, topology: Topology | None = None) -> list[Phase]:
+            [phase] = super().phases(ranks)
+            return [phase._replace(rounds=phase.rounds[:-1])]
+
+    emuchain.register(Lossy)
+    try:
+        with pytest.raises(InputError, match="does not have the part of rank"):
+            emuchain.plan("quick-cifar", **KEYS, exchange="lossy")
+    finally:
+        withdraw(Lossy)
+
+
+def test_the_order_of_a_tree_is_stated() -> None:
+    """Two replicas add up as a + b, whichever sends."""
+    two = {**KEYS, "replicas": 2}
+    weights = [
+        np.concatenate([array.ravel() for array in arrays.values()])
+        for exchange in ("ring", "tree", "doubling", "linear")
+        for arrays in [
+            {
+                f"{layer}{name}": array
+                for layer, own in emuchain.train(
+                    "quick-cifar", **two, exchange=exchange
+                ).weights.items()
+                for name, array in own.items()
+            }
+        ]
+    ]
+    assert all(np.array_equal(weights[0], other) for other in weights[1:])
