@@ -50,7 +50,7 @@ class Way(enum.Flag):
     SUM_AFTER_SENDING = enum.auto()
     """Its receiver adds once its own messages of the round are sent."""
     SUM_BEFORE_RECEIVING = enum.auto()
-    """Its receiver takes the next message once the sum is made."""
+    """Its receiver takes it once its phase has begun, and the next one once the sum is made."""
     AT_A_PORT_OF_ITS_OWN = enum.auto()
     """It is to or from a switch."""
 

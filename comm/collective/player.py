@@ -110,7 +110,8 @@ class NodeTimes:
     ) -> None:
         self._over, self._costs = interconnect, costs
         self._data = np.full(1, ready_ps, np.int64)
-        self._free_ps, self._in_ps, self._busy_ps = ready_ps, 0, 0
+        self._begun_ps = self._free_ps = ready_ps
+        self._in_ps = self._busy_ps = 0
         self._sent: list[tuple[int, int]] = []
         self._received = 0
 
@@ -124,7 +125,8 @@ class NodeTimes:
 
         Its messages are received while those of the phase before still are.
         """
-        self._free_ps, self._in_ps = self.end_ps, 0
+        self._begun_ps = self._free_ps = self.end_ps
+        self._in_ps = 0
         self._data = np.full(pieces, self._free_ps, np.int64)
 
     def end_round(self) -> None:
@@ -151,6 +153,8 @@ class NodeTimes:
         costs = self._costs
         latency_ps = 0 if size > costs.turn_bytes else self._latency_ps(step)
         free_ps = 0 if step.way & Way.AT_A_PORT_OF_ITS_OWN else self._in_ps
+        if step.way & Way.SUM_BEFORE_RECEIVING:
+            free_ps = max(free_ps, self._begun_ps)
         arrived_ps = done_ps = max(begin_ps + latency_ps, free_ps) + transfer_ps
         if self._over.blocking and self._received < len(self._sent):
             own_ps, taken_ps = self._sent[self._received]

@@ -2,21 +2,18 @@
 and hierarchies.
 """
 
-from .algorithms import Aggregator, Outlet
 from .groups import (
     Channel,
     Channels,
     DataParallel,
-    ExchangePhase,
-    ExchangeStep,
     GradientExchange,
     OnExchange,
     TimedExchange,
     TimedMember,
     aggregator,
     exchange_ends_ps,
+    exchange_parts,
     exchange_ps,
-    exchange_steps,
     step_sizes,
 )
 from .nic import (
@@ -32,7 +29,7 @@ from .nic import (
     Traffic,
     histogram,
 )
-from .played import PlayedNode, sums_once
+from .played import Outlet, PlayedNode, PlayedPart, sums_once
 from .time import (
     after_step,
     aggregator_ps,
@@ -52,12 +49,9 @@ __all__ = [
     "BINS",
     "LEAST_EXPONENT",
     "ORDINARY_TOS",
-    "Aggregator",
     "Channel",
     "Channels",
     "DataParallel",
-    "ExchangePhase",
-    "ExchangeStep",
     "GivenBytes",
     "Gradient",
     "GradientExchange",
@@ -67,6 +61,7 @@ __all__ = [
     "OnExchange",
     "Outlet",
     "PlayedNode",
+    "PlayedPart",
     "SizeLog",
     "TimedExchange",
     "TimedMember",
@@ -80,8 +75,8 @@ __all__ = [
     "broadcast_shares",
     "bytes_at_ratio",
     "exchange_ends_ps",
+    "exchange_parts",
     "exchange_ps",
-    "exchange_steps",
     "hierarchy_ps",
     "histogram",
     "ring_messages",

@@ -8,23 +8,25 @@ in one ring, or send to one aggregator (a).
 
     8 replicas in 2 groups                   phases, one after another
 
-    group 0   [0]- 1 - 2 - 3 -(0)            GROUP         a ring in each group
-               |                             TOP           the leaders, 0 and 4: a ring, or to the aggregator,
-    group 1   [4]- 5 - 6 - 7 -(4)            (WEIGHTS)     which broadcasts to them
-                                             PROPAGATION   each leader broadcasts in its group
+    group 0   [0]- 1 - 2 - 3 -(0)            a ring in each group
+               |                             the leaders, 0 and 4: a ring, or to the aggregator,
+    group 1   [4]- 5 - 6 - 7 -(4)            which broadcasts to them
+                                             each leader broadcasts in its group
 
-With numerics, `GradientExchange` carries these steps out, message by message; `TimedExchange`
+These and all other ways are collectives (`comm.collective`), of which each replica plays its part
+(`played.py`).
+
+With numerics, `GradientExchange` carries their steps out, message by message; `TimedExchange`
 computes the same times, to the picosecond, for all replicas at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +34,19 @@ from numpy.typing import NDArray
 from ...kernels.codec import Codec, NoCodec
 from ...kernels.number import FP32
 from ..collective import Collective, collective_ends_ps, collective_of, piece_bounds
+from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregator
+from ..collective.rings import Ring
 from ..host import Mailbox
-from ..interconnect import COMPRESSIBLE_TOS, Interconnect
-from .algorithms import Aggregator, Broadcast, Child, GradientUpload, Parent, Ring
-from .nic import ORDINARY_TOS, Gradient, Nic
+from ..interconnect import Interconnect
+from .nic import Gradient, Nic
 from .played import PlayedNode, PlayedPart
 from .time import (
     Compressed,
     Times,
     aggregator_ends_ps,
-    broadcast_rounds,
-    broadcast_shares,
     bytes_at_ratio,
     hierarchy_ends_ps,
     ring_of_nodes_ps,
-    ring_order,
-    ring_shares,
 )
 
 
@@ -75,16 +74,22 @@ class DataParallel:
         """
         if not self.feedback or self.replicas == 1:
             return 0
-        if self.collective is not None:
-            return sum(not phase.of_weights for phase in self.collective.phases(self.replicas))
-        # With groups: of the group's ring and of the leaders' exchange; a ring's total is
-        # compressed once more, by the broadcast in the group.
-        return 1 if self.groups == 1 else 2 + (self.exchange == "ring")
+        phases = self.collective.phases(self.replicas)
+        return sum(not phase.of_weights for phase in phases)
+
+    @property
+    def is_inceptionns(self) -> bool:
+        """Whether it is a ring or an aggregator, perhaps in groups."""
+        return self.exchange in ("ring", "aggregator")
 
     @functools.cached_property
-    def collective(self) -> Collective | None:
-        """The collective, if it is neither INCEPTIONN's ring nor its aggregator."""
-        return None if self.exchange in ("ring", "aggregator") else collective_of(self.exchange)
+    def collective(self) -> Collective:
+        """The collective by which gradients are summed."""
+        if not self.is_inceptionns:
+            return collective_of(self.exchange)
+        if self.exchange == "ring":
+            return Ring() if self.groups == 1 else RingOfRings(self.groups)
+        return AggregatorNode() if self.groups == 1 else RingsUnderAggregator(self.groups)
 
     @property
     def members(self) -> int:
@@ -94,30 +99,12 @@ class DataParallel:
     @property
     def nodes(self) -> int:
         """Number of nodes on the interconnect: the replicas and, if there is one, the aggregator."""
-        if self.collective is not None:
-            return self.collective.nodes(self.replicas)
-        return self.replicas + (self.exchange == "aggregator")
-
-    @property
-    def top(self) -> list[int]:
-        """Replicas that exchange between groups: the leaders, or all where there is one group."""
-        return (
-            list(range(self.replicas))
-            if self.groups == 1
-            else list(range(0, self.replicas, self.members))
-        )
+        return self.collective.nodes(self.replicas)
 
     @property
     def aggregator(self) -> int:
         """Number of the aggregator's node, after the last replica."""
         return self.replicas
-
-    @property
-    def tree(self) -> list[int]:
-        """Nodes among which weights are broadcast: the aggregator, its neighbour, and so on."""
-        # In a chain the aggregator stands behind the last replica. In the order of the chain no two
-        # messages of a round share a link.
-        return [self.aggregator, *reversed(self.top)]
 
     def samples_of(self, replica: int, samples: int, batch: int) -> NDArray[np.int64]:
         """Return the positions in an epoch of a replica's samples: its share of every mini-batch."""
@@ -136,15 +123,6 @@ def step_sizes(samples: int, batch: int) -> list[int]:
     return [min(batch, samples - first) for first in range(0, samples, batch)]
 
 
-class ExchangePhase(enum.IntEnum):
-    """Purpose of a channel between two nodes."""
-
-    GROUP = 0
-    TOP = 1
-    WEIGHTS = 2
-    PROPAGATION = 3
-
-
 class Channel(NamedTuple):
     """The two ends of a channel; None for an end on another rank."""
 
@@ -152,149 +130,38 @@ class Channel(NamedTuple):
     mailbox: Any
 
 
-Channels = Callable[[ExchangePhase, int, int], Channel]
-"""Function of (phase, sender, receiver) that returns their channel."""
+Channels = Callable[[int, int, int], Channel]
+"""Function of (number of a phase, sender, receiver) that returns their channel."""
 
 
 OnExchange = Callable[[int, int], None]
 """Callback with the begin and the end of an exchange in ps."""
 
 
-class ExchangeStep(Protocol):
-    """One worker's part in one phase of the exchange."""
-
-    async def run(self, gradient: Gradient, ready_ps: int) -> int:
-        """Run in place; return the finish time in ps."""
-
-
-def exchange_steps(
-    data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, count: int = 0
-) -> Sequence[ExchangeStep]:
-    """Return a replica's steps of the exchange, in the order of the phases; feedback keeps rows of
-    `count` values.
-    """
-    kept = count if data_parallel.feedback else 0
-    if data_parallel.collective is not None:
-        return _played(data_parallel, data_parallel.collective, replica, nic, channels, kept)
-    if data_parallel.groups == 1:
-        return _top(data_parallel, replica, nic, channels, kept)
-    leader = replica - replica % data_parallel.members
-    groups = [range(first, first + data_parallel.members) for first in data_parallel.top]
-    group = range(leader, leader + data_parallel.members)
-    steps: list[ExchangeStep] = [_ring(ExchangePhase.GROUP, groups, replica, nic, channels, kept)]
-    if replica == leader:
-        steps += _top(data_parallel, replica, nic, channels, kept)
-    # An aggregator's total stands for weights, which no codec may change; a ring's is gradients
-    # still.
-    tos = COMPRESSIBLE_TOS if data_parallel.exchange == "ring" else ORDINARY_TOS
-    return [
-        *steps,
-        _broadcast(ExchangePhase.PROPAGATION, group, replica, nic, channels, tos, kept, groups),
-    ]
-
-
-def _played(
-    data_parallel: DataParallel,
-    collective: Collective,
-    node: int,
-    nic: Nic,
-    channels: Channels,
-    kept: int,
+def exchange_parts(
+    data_parallel: DataParallel, node: int, nic: Nic, channels: Channels, count: int = 0
 ) -> list[PlayedPart]:
-    """Return a node's parts in the phases of a collective."""
-    phases = collective.phases(data_parallel.replicas, nic.interconnect.topology)
+    """Return a node's parts in the phases of an exchange; feedback keeps rows of `count` values."""
+    phases = data_parallel.collective.phases(data_parallel.replicas, nic.interconnect.topology)
+    keeps = data_parallel.feedback and count > 0
     parts = []
-    for number, phase in zip(ExchangePhase, phases, strict=False):
+    for number, phase in enumerate(phases):
         steps = [*itertools.chain(*phase.rounds)]
         receivers = {step.receiver for step in steps if step.sender == node}
         senders = {step.sender for step in steps if step.receiver == node}
         outlets = {other: channels(number, node, other).outlet for other in sorted(receivers)}
         mailboxes = {other: channels(number, other, node).mailbox for other in sorted(senders)}
-        residual = nic.residual(kept) if kept and not phase.of_weights else None
+        residual = nic.residual(count) if keeps and receivers and not phase.of_weights else None
         parts.append(PlayedPart(node, phase, nic, outlets, mailboxes, residual))
     return parts
 
 
-def _top(
-    data_parallel: DataParallel, replica: int, nic: Nic, channels: Channels, kept: int
-) -> Sequence[ExchangeStep]:
-    if data_parallel.exchange == "ring":
-        return [_ring(ExchangePhase.TOP, [data_parallel.top], replica, nic, channels, kept)]
-    outlet = channels(ExchangePhase.TOP, replica, data_parallel.aggregator).outlet
-    upload = GradientUpload(nic, outlet, nic.residual(kept) if kept else None)
-    return [
-        upload,
-        _broadcast(ExchangePhase.WEIGHTS, data_parallel.tree, replica, nic, channels, ORDINARY_TOS),
-    ]
-
-
-def _ring(
-    phase: ExchangePhase,
-    groups: Sequence[Sequence[int]],
-    replica: int,
-    nic: Nic,
-    channels: Channels,
-    kept: int,
-) -> Ring:
-    """Return a member's step in the ring of its group, in the order of the topology; all groups'
-    run together.
-    """
-    rings = [ring_order(nic.interconnect.topology, members) for members in groups]
-    shares = ring_shares(nic.interconnect.topology, rings)
-    number = next(number for number, ring in enumerate(rings) if replica in ring)
-    ring = rings[number]
-    place = ring.index(replica)
-    # At place 0, index -1 is the last one: the ring is closed.
-    left, right = ring[place - 1], ring[(place + 1) % len(ring)]
-    inlet, outlet = channels(phase, left, replica).mailbox, channels(phase, replica, right).outlet
-    residual, hops = nic.residual(kept) if kept else None, nic.interconnect.hops(left, replica)
-    return Ring(place, len(ring), nic, inlet, outlet, hops, residual, shares[number][place])
-
-
-def _broadcast(
-    phase: ExchangePhase,
-    nodes: Sequence[int],
-    node: int,
-    nic: Nic,
-    channels: Channels,
-    tos: int,
-    kept: int = 0,
-    trees: Sequence[Sequence[int]] | None = None,
-) -> Broadcast:
-    """Return a node's step in a broadcast from the first of the nodes; `trees` are those at the
-    same time.
-    """
-    pairs = [(nodes[a], nodes[b]) for sends in broadcast_rounds(len(nodes)) for a, b in sends]
-    hops = nic.interconnect.hops
-    shares = broadcast_shares(nic.interconnect.topology, [nodes] if trees is None else trees)
-    parents = [Parent(channels(phase, a, b).mailbox, hops(a, b)) for a, b in pairs if b == node]
-    children = [
-        Child(channels(phase, a, b).outlet, hops(a, b), shares[a, b]) for a, b in pairs if a == node
-    ]
-    loses = (
-        bool(kept and children) and not parents and tos == COMPRESSIBLE_TOS
-    )  # others pass on what it lost
-    return Broadcast(
-        nic, parents[0] if parents else None, children, tos, nic.residual(kept) if loses else None
-    )
-
-
 def aggregator(
     data_parallel: DataParallel, nic: Nic, count: int, with_data: bool, channels: Channels
-) -> Aggregator | PlayedNode:
+) -> PlayedNode:
     """Return the node beside the replicas, which sums gradients of `count` values."""
-    node, hops = data_parallel.aggregator, nic.interconnect.hops
-    if data_parallel.collective is not None:
-        parts = _played(data_parallel, data_parallel.collective, node, nic, channels, 0)
-        return PlayedNode(count, with_data, parts)
-    workers = [
-        Parent(channels(ExchangePhase.TOP, worker, node).mailbox, hops(worker, node))
-        for worker in data_parallel.top
-    ]
-    broadcast = _broadcast(
-        ExchangePhase.WEIGHTS, data_parallel.tree, node, nic, channels, ORDINARY_TOS
-    )
-    return Aggregator(nic, count, with_data, workers, broadcast)
+    parts = exchange_parts(data_parallel, data_parallel.aggregator, nic, channels)
+    return PlayedNode(count, with_data, parts)
 
 
 class GradientExchange:
@@ -304,15 +171,13 @@ class GradientExchange:
     An exchange does not begin before that of the previous mini-batch has ended.
     """
 
-    def __init__(
-        self, data_parallel: DataParallel, nic: Nic, steps: Sequence[ExchangeStep]
-    ) -> None:
+    def __init__(self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart]) -> None:
         self.replicas = data_parallel.replicas
         self.nic = nic
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None
         self.observer: OnExchange | None = None
-        self._steps = steps
+        self._parts = parts
         self._done_ps = 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
@@ -320,8 +185,8 @@ class GradientExchange:
         # Copied, since the exchange overwrites it with the sum.
         self.last = None if gradient.values is None else gradient.values.copy()
         begin_ps = done_ps = max(ready_ps, self._done_ps)
-        for step in self._steps:
-            done_ps = await step.run(gradient, done_ps)
+        for part in self._parts:
+            done_ps = await part.run(gradient, done_ps)
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
         if self.observer is not None:
@@ -355,7 +220,7 @@ def exchange_ends_ps(
         free_ps: when the aggregator is free, if there is one.
     """
     compressed = _compressed(data_parallel)
-    if data_parallel.collective is not None:
+    if not data_parallel.is_inceptionns:
         ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
         ends = collective_ends_ps(
             data_parallel.collective.phases(data_parallel.replicas, interconnect.topology),

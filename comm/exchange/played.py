@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,14 @@ from ..collective import Phase, Step, piece_bounds
 from ..collective.player import NodeTimes, message_shares
 from ..host import Mailbox
 from ..interconnect import COMPRESSIBLE_TOS
-from .algorithms import Outlet
 from .nic import ORDINARY_TOS, Gradient, GradientMessage, Nic
+
+
+class Outlet(Protocol):
+    """Destination of messages to another node."""
+
+    def put(self, message: GradientMessage) -> None:
+        """Send without waiting."""
 
 
 def sums_once(phases: Sequence[Phase], nodes: int) -> bool:
@@ -35,6 +42,23 @@ def sums_once(phases: Sequence[Phase], nodes: int) -> bool:
         for step in itertools.chain(*phase.rounds):
             formed[step.receiver, step.first * each : step.stop * each] = step.adds
     return bool((formed.sum(axis=0) <= 1).all())
+
+
+@dataclasses.dataclass(eq=False)
+class _Own:
+    """A step of a node, among how many its message shares a link, and how often that is sent; 0
+    where it is that of the `original`.
+    """
+
+    step: Step
+    share: int
+    copies: int = 0
+    original: _Own | None = None
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """The first piece, and the one behind the last."""
+        return self.step.first, self.step.stop
 
 
 class PlayedPart:
@@ -51,18 +75,27 @@ class PlayedPart:
     ) -> None:
         self._node, self._phase, self._nic = node, phase, nic
         self._outlets, self._mailboxes, self._residual = outlets, mailboxes, residual
-        topology = nic.interconnect.topology
-        own = []
-        for steps in phase.rounds:
-            shares = message_shares(topology, steps)
-            own.append(
-                [
-                    (step, share)
-                    for step, share in zip(steps, shares, strict=True)
-                    if node in (step.sender, step.receiver)
-                ]
-            )
-        self._rounds: list[list[tuple[Step, int]]] = own
+        shared = [message_shares(nic.interconnect.topology, steps) for steps in phase.rounds]
+        self._rounds = [
+            [_Own(*each) for each in zip(steps, shares, strict=True) if node in each[0][:2]]
+            for steps, shares in zip(phase.rounds, shared, strict=True)
+        ]
+        self._count_copies()
+
+    def _count_copies(self) -> None:
+        """Count how often each message is sent: once more while its pieces stay the same."""
+        first: dict[tuple[int, int], _Own] = {}
+        for own_steps in self._rounds:
+            for own in own_steps:
+                if own.step.sender == self._node:
+                    original = first.setdefault(own.pieces, own)
+                    original.copies += 1
+                    own.original = original
+            for own in own_steps:
+                if own.step.receiver == self._node:
+                    begin, end = own.pieces
+                    for pieces in [key for key in first if key[0] < end and begin < key[1]]:
+                        del first[pieces]
 
     async def run(self, gradient: Gradient, ready_ps: int) -> int:
         """Take part, in place; return the finish time in ps."""
@@ -76,40 +109,44 @@ class PlayedPart:
         def part_of(step: Step, row: Gradient) -> Gradient:
             return row.between(bounds[step.first], bounds[step.stop])
 
-        for steps in self._rounds:
-            for step, share in steps:
-                if step.sender == self._node:
+        packed: dict[int, GradientMessage] = {}
+        for own_steps in self._rounds:
+            for own in own_steps:
+                step, part = own.step, part_of(own.step, gradient)
+                if step.sender != self._node:
+                    continue
+                if own.copies:
                     held = stored[step.first : step.stop]
-                    residual = self._residual
-                    if residual is not None:
-                        residual = None if held.any() else part_of(step, residual)
-                    message = self._packed(step, part_of(step, gradient), held, residual)
-                    size = part_of(step, gradient).bytes
-                    begin_ps, taken_ps = times.send(step, size, share * message.transfer_ps)
-                    self._outlets[step.receiver].put(
-                        dataclasses.replace(message, ready_ps=begin_ps, transfer_ps=taken_ps)
-                    )
-            for step, _ in steps:
-                if step.receiver == self._node:
-                    came: GradientMessage = await self._mailboxes[step.sender].get()
-                    part = part_of(step, gradient)
-                    times.receive(step, part.bytes, came.ready_ps, came.transfer_ps)
-                    values = self._nic.open(came, part.count)
-                    if step.adds:
-                        part.add(values)
-                    else:
-                        part.put(values)
-                    stored[step.first : step.stop] = not step.adds
+                    residual = None
+                    if self._residual is not None and not held.any():
+                        residual = part_of(step, self._residual)
+                    packed[id(own)] = self._packed(own, part, held, residual)
+                message = packed[id(own.original)]
+                begin_ps, taken_ps = times.send(step, part.bytes, own.share * message.transfer_ps)
+                sent = dataclasses.replace(message, ready_ps=begin_ps, transfer_ps=taken_ps)
+                self._outlets[step.receiver].put(sent)
+            for own in own_steps:
+                step, part = own.step, part_of(own.step, gradient)
+                if step.receiver != self._node:
+                    continue
+                came: GradientMessage = await self._mailboxes[step.sender].get()
+                times.receive(step, part.bytes, came.ready_ps, came.transfer_ps)
+                values = self._nic.open(came, part.count)
+                if step.adds:
+                    part.add(values)
+                else:
+                    part.put(values)
+                stored[step.first : step.stop] = not step.adds
             times.end_round()
         return times.end_ps
 
     def _packed(
-        self, step: Step, part: Gradient, held: NDArray[np.bool_], residual: Gradient | None
+        self, own: _Own, part: Gradient, held: NDArray[np.bool_], residual: Gradient | None
     ) -> GradientMessage:
-        """Return a step's message; of a sum of its own it keeps what others decode."""
+        """Return a step's message; of a sum of its own the node keeps what others decode."""
         tos = ORDINARY_TOS if self._phase.of_weights else COMPRESSIBLE_TOS
-        message = self._nic.pack(part, tos, residual=residual)
-        if not step.adds and not held.any():
+        message = self._nic.pack(part, tos, own.copies, residual)
+        if not own.step.adds and not held.any():
             self._nic.round(part, message)
             held[...] = True
         return message

@@ -265,9 +265,9 @@ def _check(config: Config, replicas: int) -> None:
 
 def _check_collective(parallel: DataParallel) -> None:
     """Check that a collective other than a ring or an aggregator takes the replicas, and a codec."""
-    collective = parallel.collective
-    if collective is None:
+    if parallel.is_inceptionns:
         return
+    collective = parallel.collective
     given = f"`exchange` = {parallel.exchange!r}"
     if parallel.groups > 1:
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -10,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Awaited, Gate, Mailbox, Observer
+from ...comm.collective import piece_bounds
 from ...comm.exchange import (
-    Aggregator,
     Channel,
-    ExchangePhase,
     GradientExchange,
     GradientFormat,
     GradientMessage,
@@ -23,7 +23,7 @@ from ...comm.exchange import (
     TimedExchange,
     TimedMember,
     aggregator,
-    exchange_steps,
+    exchange_parts,
     histogram,
 )
 from ...kernels import Arena
@@ -41,7 +41,7 @@ class Replicas:
     """Chains by replica, empty without a device here; aggregators by device; what carries messages."""
 
     chains: list[Chain]
-    aggregators: dict[int, Aggregator | PlayedNode] = dataclasses.field(default_factory=dict)
+    aggregators: dict[int, PlayedNode] = dataclasses.field(default_factory=dict)
     carriers: Carriers = dataclasses.field(default_factory=Carriers)
 
     def serve(self, steps: int) -> list[Coroutine[Any, Any, None]]:
@@ -220,8 +220,10 @@ class _Channels:
         self._on_board = plan.fold.device(device)
         self.count = plan.timing.streams(device).gradient_values
         self._throttled = throttled
+        parallel = plan.data_parallel
+        self._phases = parallel.collective.phases(parallel.replicas, plan.interconnect.topology)
         self._replicas, self._plan, self._placement, self._comm = replicas, plan, placement, comm
-        self._channels: dict[tuple[ExchangePhase, int, int], Channel] = {}
+        self._channels: dict[tuple[int, int, int], Channel] = {}
         self._gates: dict[int, Gate] = {}
         self._arena = Arena()
 
@@ -231,7 +233,7 @@ class _Channels:
             node % self._plan.data_parallel.replicas * self._plan.devices + self._on_board
         )
 
-    def __call__(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
+    def __call__(self, phase: int, sender: int, receiver: int) -> Channel:
         """Return the channel of a phase from one node to another; created at first use, at either
         end.
         """
@@ -240,7 +242,7 @@ class _Channels:
             self._channels[key] = self._make(*key)
         return self._channels[key]
 
-    def _make(self, phase: ExchangePhase, sender: int, receiver: int) -> Channel:
+    def _make(self, phase: int, sender: int, receiver: int) -> Channel:
         from_rank, to_rank = self.host(sender), self.host(receiver)
         mailbox = Mailbox(
             Awaited(
@@ -249,7 +251,7 @@ class _Channels:
             )
         )
         nodes = self._plan.data_parallel.replicas + 1  # with the aggregator
-        tag = ((self.device * len(ExchangePhase) + phase) * nodes + sender) * nodes + receiver
+        tag = ((self.device * len(self._phases) + phase) * nodes + sender) * nodes + receiver
         most, ends = self._most_bytes(phase), (from_rank, to_rank)
         outlet = self._replicas.carriers.connect(
             self._comm, self.rank, ends, tag, GradientFormat(), most, mailbox, self._arena
@@ -257,21 +259,12 @@ class _Channels:
         gated = None if outlet is None else self._gated(sender, outlet)
         return Channel(gated, mailbox if self.rank == to_rank else None)
 
-    def _most_bytes(self, phase: ExchangePhase) -> int:
-        """Return the size of a phase's largest message: rings send blocks, others the whole row,
-        some uncompressed.
-        """
-        parallel = self._plan.data_parallel
-        if parallel.collective is not None:
-            return self._bytes_of(self.count)
-        ring_of = {
-            ExchangePhase.GROUP: parallel.members,
-            ExchangePhase.TOP: len(parallel.top) if parallel.exchange == "ring" else 1,
-        }
-        return self._bytes_of(-(-self.count // ring_of.get(phase, 1)))
-
-    def _bytes_of(self, values: int) -> int:
-        codec = self._plan.data_parallel.codec
+    def _most_bytes(self, phase: int) -> int:
+        """Return the size of a phase's largest message, of which some are not compressed."""
+        codec, (pieces, rounds, _) = self._plan.data_parallel.codec, self._phases[phase]
+        bounds = piece_bounds(self.count, pieces)
+        steps = itertools.chain(*rounds)
+        values = max(bounds[step.stop] - bounds[step.first] for step in steps)
         return max(codec.largest_bytes(values), FP32.bytes_of(values))
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
@@ -307,10 +300,10 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
-                steps = exchange_steps(
+                parts = exchange_parts(
                     parallel, replica, nic, channels, channels.count if with_data else 0
                 )
-                device.exchange = GradientExchange(parallel, nic, steps)
+                device.exchange = GradientExchange(parallel, nic, parts)
     if parallel.nodes > parallel.replicas and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(

@@ -370,8 +370,6 @@ def _about_own_times(
 def _adds_alike(own: ChainPlan, plan: ChainPlan) -> bool:
     """Return whether replicas add up gradients in the same order on both interconnects."""
     parallel = plan.data_parallel
-    if parallel.collective is None:
-        return parallel.exchange == "aggregator" and parallel.groups == 1
     here, there = (
         parallel.collective.phases(parallel.replicas, each.interconnect.topology)
         for each in (own, plan)

@@ -14,13 +14,12 @@ from emuchain.comm import Format, Interconnect, Mailbox, Message, Pump, Receiver
 from emuchain.comm.exchange import (
     Channel,
     DataParallel,
-    ExchangePhase,
     Gradient,
     GradientExchange,
     GradientFormat,
     Nic,
     aggregator,
-    exchange_steps,
+    exchange_parts,
     ring_ps,
 )
 from emuchain.kernels import Arena
@@ -132,9 +131,9 @@ def test_replicas_on_ranks_get_the_same_sum(
         list[Pump](),
         list[Receiver](),
     )
-    made: dict[tuple[ExchangePhase, int, int], Channel] = {}
+    made: dict[tuple[int, int, int], Channel] = {}
 
-    def channels(phase: ExchangePhase, sender: int, receiver: int) -> Channel:
+    def channels(phase: int, sender: int, receiver: int) -> Channel:
         """Node N, an aggregator, lives on rank 0."""
         key = phase, sender, receiver
         if key not in made:
@@ -163,7 +162,7 @@ def test_replicas_on_ranks_get_the_same_sum(
         return made[key]
 
     nic = Nic(wire, of.codec)
-    mine = GradientExchange(of, nic, exchange_steps(of, ranks.rank, nic, channels))
+    mine = GradientExchange(of, nic, exchange_parts(of, ranks.rank, nic, channels))
     values, done = gradient_of(ranks.rank, count), [0]
 
     async def take_part() -> None:

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from emuchain.comm import Chain, Interconnect, Mailbox, run
 from emuchain.comm.exchange import (
-    Aggregator,
     Channel,
     DataParallel,
-    ExchangePhase,
     Gradient,
     GradientExchange,
     Nic,
+    PlayedNode,
     TimedMember,
     aggregator,
-    exchange_steps,
+    exchange_parts,
 )
 
 Kind = Literal["ring", "aggregator"]
@@ -53,7 +52,7 @@ class Replicas:
     def __init__(
         self, of: DataParallel, interconnect: Interconnect, count: int, with_data: bool
     ) -> None:
-        mailboxes: dict[tuple[ExchangePhase, int, int], Mailbox] = {}
+        mailboxes: dict[tuple[int, int, int], Mailbox] = {}
 
         def channels(*ends: Any) -> Channel:
             mailbox = mailboxes.setdefault(ends, Mailbox())
@@ -62,11 +61,11 @@ class Replicas:
         self.nics = [Nic(interconnect, of.codec) for _ in range(of.replicas)]
         self.exchanges = [
             GradientExchange(
-                of, nic, exchange_steps(of, replica, nic, channels, count if with_data else 0)
+                of, nic, exchange_parts(of, replica, nic, channels, count if with_data else 0)
             )
             for replica, nic in enumerate(self.nics)
         ]
-        self.aggregator: Aggregator | None = None
+        self.aggregator: PlayedNode | None = None
         if of.exchange == "aggregator":
             self.aggregator = aggregator(
                 of, Nic(interconnect, of.codec), count, with_data, channels

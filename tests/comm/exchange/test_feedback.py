@@ -96,12 +96,13 @@ class Exchange:
         of, whole = self.of, slice(None)
         rows, tops = list(gradients), self.members
         if of.groups > 1:
-            groups = [range(first, first + of.members) for first in of.top]
+            firsts = range(0, of.replicas, of.members)
+            groups = [range(first, first + of.members) for first in firsts]
             rows = [
                 ring([self.members[i] for i in group], [gradients[i] for i in group])
                 for group in groups
             ]
-            tops = [self.leaders[first] for first in of.top]
+            tops = [self.leaders[first] for first in firsts]
         if of.exchange == "aggregator":
             total = tops[0](whole, rows[0])
             for sender, row in zip(tops[1:], rows[1:], strict=True):
