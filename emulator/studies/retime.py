@@ -367,21 +367,22 @@ def _about_own_times(
     ]
 
 
-def _adds_alike(own: ChainPlan, plan: ChainPlan) -> bool:
-    """Return whether replicas add up gradients in the same order on both interconnects."""
+def _adds_alike(own: ChainPlan, plan: ChainPlan, alike: bool) -> bool:
+    """Return whether replicas add up each gradient in the same order on both interconnects.
+
+    Where devices hold other slices, a gradient may be in another piece of the row.
+    """
     parallel = plan.data_parallel
     here, there = (
         parallel.collective.phases(parallel.replicas, each.interconnect.topology)
         for each in (own, plan)
     )
-    return here == there
+    return here == there and (alike or all(phase.pieces == 1 for phase in there))
 
 
 def _about_sums(own: ChainPlan, plan: ChainPlan, alike: bool) -> list[str]:
     """Return a note where replicas would add up gradients in another order."""
-    data_parallel = plan.data_parallel
-    same_ring = alike and own.cluster.interconnect.topology == plan.cluster.interconnect.topology
-    if data_parallel.replicas <= 2 or same_ring or _adds_alike(own, plan):
+    if plan.data_parallel.replicas <= 2 or _adds_alike(own, plan, alike):
         return []
     return [
         "replicas would add up gradients in another order there, so that last digits would differ"
