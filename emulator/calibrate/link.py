@@ -284,7 +284,7 @@ def fit_link(
     messages = messages_of(tables, from_bytes, b_eff_version)
     if len(messages.runs) > MOST_RUNS:
         raise InputError(
-            f"{named(tables)}: {plural(len(messages.runs), 'run')}, each fitted on its own, above"
+            f"{named(tables)}: {plural(len(messages.runs), 'run')}, above"
             f" {MOST_RUNS:,}: give fewer; runs are distinguished by the columns `file` and `run`"
         )
     try:

@@ -333,4 +333,4 @@ def test_limits_of_sizes_come_before_work(tmp_path: Path) -> None:
         ["run", "message_bytes", "message_us"],
         [[run, 1, 1] for run in range(5001)],
     )
-    assert "5,001 runs, each fitted on its own, above 5,000" in refused(calibrate_link, runs)
+    assert "5,001 runs, above 5,000" in refused(calibrate_link, runs)
