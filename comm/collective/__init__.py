@@ -1,4 +1,4 @@
-"""Collectives as data: steps that say who sends which pieces to whom, checked, carried out, timed."""
+"""Collectives as data: steps that say who sends which pieces to whom, checked and timed."""
 
 from .collective import (
     Collective,
@@ -13,10 +13,10 @@ from .collective import (
     collective_of,
     collectives,
     phases_of,
+    piece_bounds,
     sums,
 )
-from .numbers import carry_out, piece_bounds
-from .player import NO_COSTS, EndCosts, collective_ends_ps
+from .player import NO_COSTS, EndCosts, LaidPhase, collective_ends_ps, laid, laid_out
 
 __all__ = [
     "NO_COSTS",
@@ -24,16 +24,18 @@ __all__ = [
     "CollectiveError",
     "EndCosts",
     "Goal",
+    "LaidPhase",
     "Phase",
     "Round",
     "Step",
     "Way",
     "as_text",
-    "carry_out",
     "check",
     "collective_ends_ps",
     "collective_of",
     "collectives",
+    "laid",
+    "laid_out",
     "phases_of",
     "piece_bounds",
     "sums",

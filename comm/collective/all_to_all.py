@@ -8,10 +8,25 @@ that no two meet: p - 1.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 from ..topology import Topology
 from .collective import ON_SWITCH, Collective, Goal, Phase, Step
+
+
+def _to_all(ranks: int, receiver: Callable[[int, int], int]) -> list[Phase]:
+    """Return p - 1 rounds in which each rank sends a block; the function of rank and round, from 1,
+    says to whom.
+    """
+    rounds = []
+    for number in range(1, ranks):
+        steps = []
+        for rank in range(ranks):
+            block = rank * ranks + receiver(rank, number)
+            steps.append(Step(rank, receiver(rank, number), block, block + 1))
+        rounds.append(steps)
+    return [Phase(ranks * ranks, rounds)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +38,7 @@ class InOrder(Collective):
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
         """See `Collective`."""
-        rounds = []
-        for number in range(ranks - 1):
-            steps = []
-            for rank in range(ranks):
-                to = number + (number >= rank)
-                steps.append(Step(rank, to, rank * ranks + to, rank * ranks + to + 1))
-            rounds.append(steps)
-        return [Phase(ranks * ranks, rounds)]
+        return _to_all(ranks, lambda rank, number: number - (number <= rank))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +50,4 @@ class InPairs(Collective):
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
         """See `Collective`."""
-        rounds = []
-        for apart in range(1, ranks):
-            steps = []
-            for rank in range(ranks):
-                to = (rank + apart) % ranks
-                steps.append(Step(rank, to, rank * ranks + to, rank * ranks + to + 1))
-            rounds.append(steps)
-        return [Phase(ranks * ranks, rounds)]
+        return _to_all(ranks, lambda rank, number: (rank + number) % ranks)

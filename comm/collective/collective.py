@@ -11,7 +11,7 @@ each with one piece, which is a sum of the ranks in brackets:
     2      0<>2, 1<>3    [0123]    [0123]    [0123]    [0123]
 
 A dry run (`check`) follows what every piece holds, and refuses a collective that loses or doubles
-one. `numbers.py` carries steps out with values, `player.py` times them.
+one. `player.py` times steps; `comm.exchange.played` carries them out, with values.
 """
 
 from __future__ import annotations
@@ -101,13 +101,18 @@ class Goal(enum.Enum):
     ALL_TO_ALL = "alltoall"
 
     @property
+    def is_a_sum(self) -> bool:
+        """Whether what ranks have after it are sums of what they had."""
+        return self in (Goal.REDUCE, Goal.ALL_REDUCE, Goal.REDUCE_SCATTER)
+
+    @property
     def is_in_blocks(self) -> bool:
         """Whether each rank has a block of its own, before or after."""
         return self in (Goal.SCATTER, Goal.GATHER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 
 
-Holdings = NDArray[np.int64]
-"""How often each rank's piece holds the part of each rank: (rank, piece, part)."""
+Parts = NDArray[np.bool_]
+"""Whether each rank's piece holds the part of each rank: (rank, piece, part)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,14 +123,16 @@ class Collective(abc.ABC):
     goal: ClassVar[Goal] = Goal.ALL_REDUCE
     needs_switch: ClassVar[bool] = False
     """Whether a node of it is a switch, which some topologies do not have."""
+    nodes_beside: ClassVar[int] = 0
+    """Nodes that take part beside the ranks, numbered behind them."""
 
     def problem(self, ranks: int) -> str | None:
         """Return why it cannot have this many ranks; None if it can."""
         return None
 
     def nodes(self, ranks: int) -> int:
-        """Return the number of nodes that take part: the ranks, and perhaps one more."""
-        return ranks
+        """Return the number of nodes that take part: the ranks, and those beside them."""
+        return ranks + self.nodes_beside
 
     @abc.abstractmethod
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
@@ -148,16 +155,23 @@ def check(collective: Collective, ranks: int, topology: Topology = ON_SWITCH) ->
     nodes, phases = collective.nodes(ranks), collective.phases(ranks, topology)
     pieces = math.lcm(*(phase.pieces for phase in phases))
     held = _before(collective.goal, ranks, nodes, pieces)
+    doubled = np.zeros_like(held)
     for phase in phases:
         each = pieces // phase.pieces
         for number, steps in enumerate(phase.rounds, 1):
-            sent = held.copy()
             for step in steps:
                 _check_step(step, number, nodes, phase.pieces)
-                part = slice(step.first * each, step.stop * each)
-                own, moved = held[step.receiver, part], sent[step.sender, part]
-                own[...] = own + moved if step.adds else moved
-    _check_after(collective.goal, ranks, held)
+            parts = [slice(step.first * each, step.stop * each) for step in steps]
+            # Of before the round: partners exchange what they both had.
+            moved = [
+                (held[step.sender, part].copy(), doubled[step.sender, part].copy())
+                for step, part in zip(steps, parts, strict=True)
+            ]
+            for step, part, (once, twice) in zip(steps, parts, moved, strict=True):
+                own, own_twice = held[step.receiver, part], doubled[step.receiver, part]
+                own_twice[...] = twice | own_twice | own & once if step.adds else twice
+                own[...] = once | own if step.adds else once
+    _check_after(collective.goal, ranks, held, doubled)
     return phases
 
 
@@ -170,22 +184,26 @@ def _check_step(step: Step, number: int, nodes: int, pieces: int) -> None:
         raise CollectiveError(f"{where}: should have some of {pieces} pieces, from 0 on")
 
 
-def _before(goal: Goal, ranks: int, nodes: int, pieces: int) -> Holdings:
+def _before(goal: Goal, ranks: int, nodes: int, pieces: int) -> Parts:
     """Return what pieces hold before."""
-    held = np.zeros((nodes, pieces, ranks), np.int64)
+    held = np.zeros((nodes, pieces, ranks), np.bool_)
     for rank in range(ranks):
         if goal in (Goal.GATHER, Goal.ALL_GATHER):
-            held[rank, rank, rank] = 1
+            held[rank, rank, rank] = True
         elif goal is Goal.ALL_TO_ALL:
-            held[rank, rank * ranks : (rank + 1) * ranks, rank] = 1
-        elif rank == ROOT or goal in (Goal.REDUCE, Goal.ALL_REDUCE, Goal.REDUCE_SCATTER):
-            held[rank, :, rank] = 1
+            held[rank, rank * ranks : (rank + 1) * ranks, rank] = True
+        elif rank == ROOT or goal.is_a_sum:
+            held[rank, :, rank] = True
     return held
 
 
-def _check_after(goal: Goal, ranks: int, held: Holdings) -> None:
+def _check_after(goal: Goal, ranks: int, held: Parts, doubled: Parts) -> None:
     """Check that each rank has what it should, each part once."""
     blocks = np.arange(held.shape[1])
+    of_pieces = np.ones((len(blocks), ranks), np.bool_)
+    if not goal.is_a_sum:
+        owners = {Goal.ALL_TO_ALL: blocks // ranks, Goal.GATHER: blocks, Goal.ALL_GATHER: blocks}
+        of_pieces = np.eye(ranks, dtype=np.bool_)[owners.get(goal, blocks * 0 + ROOT)]
     for rank in range(ranks):
         if goal in (Goal.REDUCE, Goal.GATHER) and rank != ROOT:
             continue
@@ -194,21 +212,21 @@ def _check_after(goal: Goal, ranks: int, held: Holdings) -> None:
             wanted = blocks[rank : rank + 1]
         elif goal is Goal.ALL_TO_ALL:
             wanted = blocks[rank::ranks]
-        for piece in wanted.tolist():
-            _check_piece(f"rank {rank}, piece {piece}", held[rank, piece], goal, piece, ranks)
+        wrong = (held[rank] != of_pieces) | doubled[rank]
+        for number, part in np.argwhere(wrong[wanted]).tolist():
+            piece = wanted[number]
+            what = "has more than once" if held[rank, piece, part] else "does not have"
+            if not of_pieces[piece, part]:
+                what = "should not have"
+            raise CollectiveError(f"rank {rank}, piece {piece} {what} the part of rank {part}")
 
 
-def _check_piece(where: str, parts: Holdings, goal: Goal, piece: int, ranks: int) -> None:
-    if goal in (Goal.REDUCE, Goal.ALL_REDUCE, Goal.REDUCE_SCATTER):
-        expected = np.ones(ranks, np.int64)
-    else:
-        of_blocks = {Goal.ALL_TO_ALL: piece // ranks, Goal.GATHER: piece, Goal.ALL_GATHER: piece}
-        expected = np.eye(ranks, dtype=np.int64)[of_blocks.get(goal, ROOT)]
-    for rank in np.flatnonzero(parts != expected).tolist():
-        what = "does not have" if parts[rank] < expected[rank] else "has more than once"
-        if not expected[rank]:
-            what = "should not have"
-        raise CollectiveError(f"{where} {what} the part of rank {rank}")
+def piece_bounds(count: int, pieces: int) -> list[int]:
+    """Return where pieces of `count` values begin, and the last one ends: of equal size, the first
+    ones a value longer (INCEPTIONN, Algorithm 1, line 8).
+    """
+    size, longer = divmod(count, pieces)
+    return [place * size + min(place, longer) for place in range(pieces + 1)]
 
 
 @registry

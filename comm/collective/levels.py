@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ..topology import Topology
+from ..topology import Topology, squarest
 from .collective import ON_SWITCH, Collective, Phase, Round, Step, Way
 from .rings import in_ring, ring_rounds
 from .trees import broadcast_tree
@@ -41,19 +40,11 @@ def _reply(ranks: Sequence[int], node: int) -> Phase:
 
 
 @dataclasses.dataclass(frozen=True)
-class _WithNode(Collective):
-    """A sum by a node beside the ranks."""
-
-    def nodes(self, ranks: int) -> int:
-        """See `Collective`."""
-        return ranks + 1
-
-
-@dataclasses.dataclass(frozen=True)
-class AggregatorNode(_WithNode):
+class AggregatorNode(Collective):
     """INCEPTIONN's baseline: a node beside the ranks adds, and broadcasts."""
 
     name: ClassVar[str] = "aggregator"
+    nodes_beside: ClassVar[int] = 1
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
         """See `Collective`."""
@@ -61,10 +52,11 @@ class AggregatorNode(_WithNode):
 
 
 @dataclasses.dataclass(frozen=True)
-class SwitchSum(_WithNode):
+class SwitchSum(Collective):
     """A switch adds what comes in at its ports, and sends the sum out of all of them."""
 
     name: ClassVar[str] = "switch"
+    nodes_beside: ClassVar[int] = 1
     needs_switch: ClassVar[bool] = True
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
@@ -88,7 +80,7 @@ class _Levels(Collective):
 
     def members(self, ranks: int) -> list[range]:
         """Return the ranks of each group."""
-        count = self.groups or most_square(ranks)
+        count = self.groups or squarest(ranks)[0]
         return [range(first, first + ranks // count) for first in range(0, ranks, ranks // count)]
 
     def _in_groups(self, ranks: int, topology: Topology) -> Phase:
@@ -119,21 +111,13 @@ class RingsUnderAggregator(_Levels):
     """Rings in groups, an aggregator between them, trees in groups (INCEPTIONN, Fig. 1 (b))."""
 
     name: ClassVar[str] = "rings-aggregator"
-
-    def nodes(self, ranks: int) -> int:
-        """See `Collective`."""
-        return ranks + 1
+    nodes_beside: ClassVar[int] = 1
 
     def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
         """See `Collective`."""
         firsts = [group[0] for group in self.members(ranks)]
         between = [_up_to(firsts, ranks), _reply(firsts, ranks)]
         return [self._in_groups(ranks, topology), *between, self._down(ranks, of_weights=True)]
-
-
-def most_square(ranks: int) -> int:
-    """Return the largest divisor of a number up to its square root."""
-    return max(groups for groups in range(1, math.isqrt(ranks) + 1) if ranks % groups == 0)
 
 
 def _joined(rounds: Sequence[Round]) -> Round:

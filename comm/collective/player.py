@@ -16,16 +16,18 @@ share a link, each has an equal part of it (`Topology.shares`).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..interconnect import Interconnect
 from ..topology import Topology
-from .collective import Phase, Round, Step, Way
+from .collective import Collective, Phase, Round, Step, Way
 
 Times = NDArray[np.int64]
 
@@ -53,8 +55,28 @@ class EndCosts:
 NO_COSTS = EndCosts()
 
 
+class LaidPhase(NamedTuple):
+    """A phase on a topology: for each message of each round, among how many it shares a link."""
+
+    phase: Phase
+    shares: Sequence[Sequence[int]]
+
+
+def laid(phases: Iterable[Phase], topology: Topology) -> tuple[LaidPhase, ...]:
+    """Return phases on a topology."""
+    return tuple(
+        LaidPhase(phase, [_shares(topology, steps) for steps in phase.rounds]) for phase in phases
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def laid_out(collective: Collective, ranks: int, topology: Topology) -> tuple[LaidPhase, ...]:
+    """Return the phases of a collective on a topology; the same for all of its nodes, and each time."""
+    return laid(collective.phases(ranks, topology), topology)
+
+
 def collective_ends_ps(
-    phases: Iterable[Phase],
+    phases: Iterable[LaidPhase],
     interconnect: Interconnect,
     ready_ps: Times,
     bounds_of: Callable[[int], Sequence[int]],
@@ -73,17 +95,16 @@ def collective_ends_ps(
         compressed: gives the bytes of a message after the codec.
     """
     nodes = [NodeTimes(interconnect, ready, costs) for ready in ready_ps.tolist()]
-    for phase in phases:
+    for phase, shared in phases:
         bounds = bounds_of(phase.pieces)
         for node in nodes:
             node.begin(phase.pieces)
-        for steps in phase.rounds:
+        for steps, shares in zip(phase.rounds, shared, strict=True):
             sizes = [bounds[step.stop] - bounds[step.first] for step in steps]
             packed: Sequence[int | None] = [None] * len(sizes)
             if compressed is not None and not phase.of_weights:
                 packed = [*map(compressed, sizes)]
             transfers = map(interconnect.transfer_ps, sizes, packed)
-            shares = message_shares(interconnect.topology, steps)
             # All that is sent first: it is of before the round, and receivers may wait for their own.
             sent = [
                 nodes[step.sender].send(step, size, share * transfer_ps)
@@ -176,7 +197,7 @@ class NodeTimes:
         return self._over.latency_ps * self._over.hops(step.sender, step.receiver)
 
 
-def message_shares(topology: Topology, steps: Round) -> list[int]:
+def _shares(topology: Topology, steps: Round) -> list[int]:
     """Return among how many each message shares a link.
 
     Those at one port come one after another: the k-th of each port go together.

@@ -33,11 +33,19 @@ from numpy.typing import NDArray
 
 from ...kernels.codec import Codec, NoCodec
 from ...kernels.number import FP32
-from ..collective import Collective, collective_ends_ps, collective_of, piece_bounds
+from ..collective import (
+    Collective,
+    LaidPhase,
+    collective_ends_ps,
+    collective_of,
+    laid_out,
+    piece_bounds,
+)
 from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregator
 from ..collective.rings import Ring
 from ..host import Mailbox
 from ..interconnect import Interconnect
+from ..topology import Topology
 from .nic import Gradient, Nic
 from .played import PlayedNode, PlayedPart
 from .time import (
@@ -91,6 +99,10 @@ class DataParallel:
             return Ring() if self.groups == 1 else RingOfRings(self.groups)
         return AggregatorNode() if self.groups == 1 else RingsUnderAggregator(self.groups)
 
+    def laid_out(self, topology: Topology) -> tuple[LaidPhase, ...]:
+        """Return the phases of an exchange on a topology."""
+        return laid_out(self.collective, self.replicas, topology)
+
     @property
     def members(self) -> int:
         """Number of replicas in a group."""
@@ -142,17 +154,18 @@ def exchange_parts(
     data_parallel: DataParallel, node: int, nic: Nic, channels: Channels, count: int = 0
 ) -> list[PlayedPart]:
     """Return a node's parts in the phases of an exchange; feedback keeps rows of `count` values."""
-    phases = data_parallel.collective.phases(data_parallel.replicas, nic.interconnect.topology)
+    phases = data_parallel.laid_out(nic.interconnect.topology)
     keeps = data_parallel.feedback and count > 0
     parts = []
-    for number, phase in enumerate(phases):
+    for number, laid in enumerate(phases):
+        phase = laid.phase
         steps = [*itertools.chain(*phase.rounds)]
         receivers = {step.receiver for step in steps if step.sender == node}
         senders = {step.sender for step in steps if step.receiver == node}
         outlets = {other: channels(number, node, other).outlet for other in sorted(receivers)}
         mailboxes = {other: channels(number, other, node).mailbox for other in sorted(senders)}
         residual = nic.residual(count) if keeps and receivers and not phase.of_weights else None
-        parts.append(PlayedPart(node, phase, nic, outlets, mailboxes, residual))
+        parts.append(PlayedPart(node, laid, nic, outlets, mailboxes, residual))
     return parts
 
 
@@ -223,7 +236,7 @@ def exchange_ends_ps(
     if not data_parallel.is_inceptionns:
         ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
         ends = collective_ends_ps(
-            data_parallel.collective.phases(data_parallel.replicas, interconnect.topology),
+            data_parallel.laid_out(interconnect.topology),
             interconnect,
             ready_ps,
             lambda pieces: [FP32.bytes_of(at) for at in piece_bounds(count, pieces)],

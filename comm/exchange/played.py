@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collective import Phase, Step, piece_bounds
-from ..collective.player import NodeTimes, message_shares
+from ..collective import LaidPhase, Phase, Step, piece_bounds
+from ..collective.player import NodeTimes
 from ..host import Mailbox
 from ..interconnect import COMPRESSIBLE_TOS
 from .nic import ORDINARY_TOS, Gradient, GradientMessage, Nic
@@ -67,18 +67,17 @@ class PlayedPart:
     def __init__(
         self,
         node: int,
-        phase: Phase,
+        laid: LaidPhase,
         nic: Nic,
         outlets: Mapping[int, Outlet],
         mailboxes: Mapping[int, Mailbox],
         residual: Gradient | None = None,
     ) -> None:
-        self._node, self._phase, self._nic = node, phase, nic
+        self._node, (self._phase, shared), self._nic = node, laid, nic
         self._outlets, self._mailboxes, self._residual = outlets, mailboxes, residual
-        shared = [message_shares(nic.interconnect.topology, steps) for steps in phase.rounds]
         self._rounds = [
             [_Own(*each) for each in zip(steps, shares, strict=True) if node in each[0][:2]]
-            for steps, shares in zip(phase.rounds, shared, strict=True)
+            for steps, shares in zip(self._phase.rounds, shared, strict=True)
         ]
         self._count_copies()
 

@@ -35,6 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.number import FP32
+from ..collective import piece_bounds
+from ..collective.rings import in_ring, sent_block
 from ..collective.trees import broadcast_rounds
 from ..interconnect import Count, Interconnect, later
 from ..topology import Topology
@@ -69,14 +71,7 @@ def block_sizes(values: int, workers: int) -> Sizes:
     """Return the number of values in each block of a gradient: equal, the first ones a value
     longer.
     """
-    return values // workers + (np.arange(workers) < values % workers)
-
-
-def sent_block(worker: Count, step: int, workers: int) -> Count:
-    """Return the block that a worker sends in a step, counted from 1; its right neighbour receives
-    it.
-    """
-    return (worker - step + 1) % workers
+    return np.diff(piece_bounds(values, workers))
 
 
 def ring_steps(workers: int) -> range:
@@ -106,11 +101,6 @@ def ring_shares(topology: Topology, rings: Sequence[Sequence[int]]) -> list[list
     messages = [pair for ring in rings for pair in zip(ring, [*ring[1:], ring[0]], strict=True)]
     shares = iter(topology.shares(messages))
     return [list(itertools.islice(shares, len(ring))) for ring in rings]
-
-
-def ring_order(topology: Topology, nodes: Sequence[int]) -> list[int]:
-    """Return nodes in the order of their ring."""
-    return [nodes[place] for place in topology.ring_places(len(nodes), nodes).tolist()]
 
 
 def ring_ps(
@@ -296,7 +286,7 @@ def hierarchy_ends_ps(
     firsts = range(0, groups * members, members)
     times, in_groups = np.empty_like(ready_ps), [range(first, first + members) for first in firsts]
     topology = interconnect.topology
-    shares = ring_shares(topology, [ring_order(topology, nodes) for nodes in in_groups])
+    shares = ring_shares(topology, [in_ring(nodes, topology) for nodes in in_groups])
     for group, nodes in enumerate(in_groups):
         times[group] = ring_of_nodes_ps(
             interconnect, ready_ps[group], values, compressed, nodes, shares[group]

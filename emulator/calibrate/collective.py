@@ -31,10 +31,11 @@ from ...comm.collective import (
     Collective,
     EndCosts,
     Goal,
-    Phase,
+    LaidPhase,
     check,
     collective_ends_ps,
     collectives,
+    laid,
     piece_bounds,
 )
 from ..common import InputError, plural, toml_value
@@ -252,16 +253,17 @@ def _usual(goal: Goal, bare: bool) -> Sequence[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _phases(name: str, nodes: int) -> tuple[Collective, list[Phase]]:
+def _laid(name: str, nodes: int) -> tuple[Collective, tuple[LaidPhase, ...]]:
+    """Return a collective and its phases on a switch, after a dry run."""
     collective = collectives()[name]()
-    return collective, check(collective, nodes)
+    return collective, laid(check(collective, nodes), Interconnect.topology)
 
 
 def _us(
     name: str, nodes: int, size: int, blocks: bool, over: Interconnect, costs: EndCosts
 ) -> float:
     """Return what a collective takes on a switch, in us."""
-    collective, phases = _phases(name, nodes)
+    collective, phases = _laid(name, nodes)
     whole = not (blocks and collective.goal.is_in_blocks)
 
     def bounds(pieces: int) -> Sequence[int]:

@@ -220,8 +220,7 @@ class _Channels:
         self._on_board = plan.fold.device(device)
         self.count = plan.timing.streams(device).gradient_values
         self._throttled = throttled
-        parallel = plan.data_parallel
-        self._phases = parallel.collective.phases(parallel.replicas, plan.interconnect.topology)
+        self._phases = plan.data_parallel.laid_out(plan.interconnect.topology)
         self._replicas, self._plan, self._placement, self._comm = replicas, plan, placement, comm
         self._channels: dict[tuple[int, int, int], Channel] = {}
         self._gates: dict[int, Gate] = {}
@@ -261,7 +260,7 @@ class _Channels:
 
     def _most_bytes(self, phase: int) -> int:
         """Return the size of a phase's largest message, of which some are not compressed."""
-        codec, (pieces, rounds, _) = self._plan.data_parallel.codec, self._phases[phase]
+        codec, (pieces, rounds, _) = self._plan.data_parallel.codec, self._phases[phase].phase
         bounds = piece_bounds(self.count, pieces)
         steps = itertools.chain(*rounds)
         values = max(bounds[step.stop] - bounds[step.first] for step in steps)

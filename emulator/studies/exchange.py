@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
-from ...comm import Interconnect
+from ...comm import Interconnect, squarest
 from ...comm.collective import sums
 from ...comm.exchange import (
     DataParallel,
@@ -72,7 +71,7 @@ def groups_of(workers: int) -> int:
     """Return the number of groups in a hierarchy: the largest divisor of `workers` up to its square
     root.
     """
-    return max(groups for groups in range(1, math.isqrt(workers) + 1) if workers % groups == 0)
+    return squarest(workers)[0]
 
 
 def exchange_times(

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, TopologyError, topologies
+from emuchain.comm import Interconnect, TopologyError, squarest, topologies
 from emuchain.comm.collective import (
     EndCosts,
     check,
     collective_ends_ps,
     collective_of,
+    laid,
     piece_bounds,
 )
-from emuchain.comm.collective.levels import most_square
 from emuchain.comm.exchange import aggregator_ps, hierarchy_ps
 from emuchain.comm.exchange.time import ring_of_nodes_ps
 
@@ -32,7 +32,7 @@ def ends_of(
     """When each rank ends a collective of some bytes."""
     collective = collective_of(name)
     among = over.among(collective.nodes(ranks))
-    phases = check(collective, ranks, among.topology)
+    phases = laid(check(collective, ranks, among.topology), among.topology)
     begins = np.zeros(collective.nodes(ranks), np.int64)
     begins[:ranks] = 0 if ready is None else ready
     blocks = collective.goal.is_in_blocks
@@ -106,7 +106,7 @@ def test_inceptionns_exchanges_take_the_times_of_their_collectives(
         among, beside = over.among(ranks), over.among(ranks + 1)
     except TopologyError:
         assume(False)
-    groups = ready.reshape(most_square(ranks), -1)
+    groups = ready.reshape(squarest(ranks)[0], -1)
     expected = {
         "ring": ring_of_nodes_ps(among, ready, values),
         "aggregator": aggregator_ps(beside, ready, values),
@@ -115,11 +115,11 @@ def test_inceptionns_exchanges_take_the_times_of_their_collectives(
     }
     for name, times in expected.items():
         collective = collective_of(name)
-        laid = over.among(collective.nodes(ranks))
+        wires = over.among(collective.nodes(ranks))
         begins = np.append(ready, [0] * (collective.nodes(ranks) - ranks))
-        phases = check(collective, ranks, laid.topology)
+        phases = laid(check(collective, ranks, wires.topology), wires.topology)
         found = collective_ends_ps(
-            phases, laid, begins, lambda pieces: [4 * at for at in piece_bounds(values, pieces)]
+            phases, wires, begins, lambda pieces: [4 * at for at in piece_bounds(values, pieces)]
         )
         assert found[:ranks].tolist() == times.tolist(), name
 

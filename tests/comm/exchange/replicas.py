@@ -66,7 +66,7 @@ class Replicas:
             for replica, nic in enumerate(self.nics)
         ]
         self.aggregator: PlayedNode | None = None
-        if of.exchange == "aggregator":
+        if of.nodes > of.replicas:
             self.aggregator = aggregator(
                 of, Nic(interconnect, of.codec), count, with_data, channels
             )
