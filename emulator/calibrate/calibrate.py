@@ -1,10 +1,9 @@
-"""`emuchain.calibrate_link` and `calibrate_board`: files of measurements in, constants with their
-ranges out.
+"""`emuchain.calibrate_link`, `calibrate_board` and `calibrate_collective`: files of measurements
+in, constants with their ranges out.
 
 Before anything is read, what is written is compared with all that is read: no measurement is ever
 overwritten. With the constants comes what measurements cannot tell apart, of which the same data
-fix only a product or a sum; and a picture of a link's fit: the time of a message over its size, and
-below it how far each row is from the fit.
+fix only a product or a sum.
 
 Constants are written as the TOML files of emuchain: a board, a cluster, a profile. `[uncertainty]`
 has the ranges. Each is read back as commands will read it, before any of it is written.
@@ -16,13 +15,10 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-
-import numpy as np
 
 from ..cluster import Fpga, RangeClass, load_cluster
 from ..common import (
@@ -30,7 +26,6 @@ from ..common import (
     NamedFiles,
     WholeFile,
     name_of,
-    plural,
     read_description,
     toml_value,
     typed,
@@ -39,7 +34,7 @@ from ..common import (
 from ..config import roles
 from ..network import load_network, zoo
 from ..profile import profile_of
-from ..view import log_ticks, new_figure, picture_file, save_figure
+from ..view import picture_file
 from .board import BoardFit, cluster_of, fit_board, fpga, fpga_keys
 from .build import Build
 from .collective import CollectiveModel, fit_collectives
@@ -47,7 +42,7 @@ from .constants import Constant, Evidence, NextMeasurement, as_json
 from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
-from .link import UNIT_BYTES, LinkFit, LinkModel, Messages, fit_link
+from .link import UNIT_BYTES, LinkFit, draw_link, fit_link
 from .plausible import Line, check_link
 from .reading import Path, Table, listed_files, named, of_board, read_tables, version_of
 
@@ -406,59 +401,6 @@ def open_of_board(fit: BoardFit) -> list[str]:
     return [*assumptions, _SHARE]
 
 
-_MARKS = (("o", "#0072b2"), ("s", "#d55e00"), ("^", "#009e73"), ("D", "#cc79a7"), ("v", "#e69f00"))
-_MOST_RUNS = 8
-"""More runs than these share one mark."""
-
-
-def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") -> None:
-    """Draw a link's fit into a file, whose extension sets the format.
-
-    Raises:
-        InputError: matplotlib is not installed, or the file cannot be written.
-    """
-    figure = new_figure(8, 6, flag, layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    messages, model = fit.messages, fit.model
-    sizes = np.unique(np.geomspace(messages.sizes.min(), messages.sizes.max(), 400).round())
-    endless = np.full_like(sizes, np.inf)
-    along = Messages((), sizes, endless, endless)
-    table = fit.expected[-1]
-    outlooks = [table.at(size) for size in sizes.tolist()]
-    low, high = (
-        np.array([getattr(outlook, end) for outlook in outlooks]) / 1e9 for end in ("low", "high")
-    )
-    line = LinkModel(model.latency_s, model.bytes_per_s, 0.0, model.fit).times(along)
-    above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="90 % of further messages")
-    gbps = model.bytes_per_s * 8e-9
-    above.plot(
-        sizes,
-        line * 1e6,
-        color="0.35",
-        label=f"{model.latency_s * 1e9:,.4g} ns + size / {gbps:,.4g} Gb/s",
-    )
-    without_start = messages.times - model.start_s / messages.loops
-    together = {plural(len(messages.runs), "run"): np.arange(len(messages.sizes))}
-    runs = messages.runs if len(messages.runs) <= _MOST_RUNS else together
-    for (run, chosen), (shape, colour) in zip(runs.items(), itertools.cycle(_MARKS), strict=False):
-        label = run[-40:]
-        style = {"color": colour, "markerfacecolor": "white", "markersize": 4}
-        above.plot(messages.sizes[chosen], without_start[chosen] * 1e6, shape, label=label, **style)
-        below.plot(
-            messages.sizes[chosen], 100 * np.expm1(model.fit.residuals[chosen]), shape, **style
-        )
-    above.set(xscale="log", yscale="log", ylabel="time of a message in us")
-    below.set(xscale="log", xlabel="bytes of a message", ylabel="from the fit, in %")
-    below.axhline(0, color="0.35", linewidth=0.8)
-    above.legend(fontsize="small")
-    for axes in (above, below):
-        axes.grid(color="0.9", linewidth=0.6)
-        axes.set_axisbelow(True)
-    log_ticks(above.yaxis)
-    log_ticks(below.xaxis)
-    save_figure(figure, path, flag, dpi=130)
-
-
 _HELD_BY_EFFICIENCY = ("board.clock_mhz", "board.dsp", "board.dsp_share")
 """Constants of which products measure the product with efficiency, whose range is that of all of
 them.
@@ -479,9 +421,38 @@ def cluster_toml(
     `link.KEY`.
     """
     links = {constant.key.removeprefix("link."): constant.value for constant in constants}
+    further = [*_uncertainty(constants, evidence, {}), *_tables(expected)]
+    return _of_cluster(
+        path, board, f"Links as measured ({evidence}); `emuchain calibrate link`", links, further
+    )
+
+
+def collectives_toml(
+    path: pathlib.PurePath, board: str, models: Sequence[CollectiveModel], evidence: Evidence
+) -> str:
+    """Return the file of a cluster of boards of one type, whose links are those of the first system,
+    with what collectives cost in each.
+    """
+    first = models[0]
+    [latency_us, *_] = (protocol.latency_us for protocol in first.protocols.values())
+    links = {"bandwidth_gbps": 8 / first.link_us, "latency_ns": latency_us * 1e3}
+    links = {key: float(f"{value:.6g}") for key, value in links.items()}
+    heading = f"Collectives as measured ({evidence}); `emuchain calibrate collective`"
+    costs = itertools.chain(*(model.toml() for model in models))
+    return _of_cluster(path, board, heading, links, costs)
+
+
+def _of_cluster(
+    path: pathlib.PurePath,
+    board: str,
+    heading: str,
+    links: Mapping[str, Any],
+    further: Iterable[str],
+) -> str:
+    """Return the file of a cluster of boards of one type; `further` are the lines behind its links."""
     return "\n".join(
         [
-            f"# Links as measured ({evidence}); `emuchain calibrate link` wrote this file.",
+            f"# {heading} wrote this file.",
             f"name = {toml_value(name_of(path))}",
             "",
             "[[boards]]",
@@ -489,34 +460,7 @@ def cluster_toml(
             "",
             "[links]",
             *_keys(links),
-            *_uncertainty(constants, evidence, {}),
-            *_tables(expected),
-            "",
-        ]
-    )
-
-
-def collectives_toml(
-    path: pathlib.PurePath, board: str, models: Sequence[CollectiveModel], evidence: Evidence
-) -> str:
-    """Return the file of a cluster of boards of one type, whose network is that of the first system,
-    with what collectives cost in each.
-    """
-    first = models[0]
-    [latency_us, *_] = (protocol.latency_us for protocol in first.protocols.values())
-    rate = f"{8 / first.link_us:.6g}"
-    return "\n".join(
-        [
-            f"# Collectives as measured ({evidence}); `emuchain calibrate collective` wrote this file.",
-            f"name = {toml_value(name_of(path))}",
-            "",
-            "[[boards]]",
-            f"type = {toml_value(board)}",
-            "",
-            "[links]",
-            f"bandwidth_gbps = {rate}",
-            f"latency_ns = {latency_us * 1e3:.6g}",
-            *itertools.chain(*(model.toml() for model in models)),
+            *further,
             "",
         ]
     )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..cluster import load_cluster
 from ..common import InputError, read_toml, shown, typed
 from .board import cluster_of, memory_rates, product_rates
-from .collective import BUFFERED, KINDS, CollectiveModel, CollectiveTime, collective_times
+from .collective import KINDS, CollectiveModel, CollectiveTime, collective_times
 from .constants import MESSAGE, NextMeasurement, Outlook
 from .link import messages_of
 from .reading import Kind, Path, Row, Table, listed_files, read_tables
@@ -128,17 +128,18 @@ class _Expected:
 
     def _model(self, time: CollectiveTime) -> CollectiveModel:
         """Return the model of the system of a row, whose protocol it knows."""
-        cells, protocol = time.row.cells, time.protocol or BUFFERED
-        for model in self.collectives:
-            if all(cells.get(column, value) == value for column, value in model.where.items()):
-                if protocol in model.protocols:
-                    return model
-                known = ", ".join(model.protocols)
-                raise InputError(
-                    f"{time.row}: {self.name} expects nothing of protocol {protocol!r}, but of"
-                    f" {known}"
-                )
-        raise InputError(f"{time.row}: {self.name} expects nothing of collectives of its system")
+        model = next((model for model in self.collectives if time.row.is_of(model.where)), None)
+        if model is None:
+            raise InputError(
+                f"{time.row}: {self.name} expects nothing of collectives of its system"
+            )
+        if time.protocol not in model.protocols:
+            known = ", ".join(model.protocols)
+            raise InputError(
+                f"{time.row}: {self.name} expects nothing of protocol {time.protocol!r}, but of"
+                f" {known}"
+            )
+        return model
 
 
 def _rows(tables: Sequence[Table], b_eff_version: str | None) -> Iterator[_Measured]:
@@ -169,8 +170,4 @@ def _table_of(
         raise InputError(
             f"{measured.row}: {measured.what}: {name} expects nothing of it, but of {known}"
         )
-    cells = measured.row.cells
-    for table in alike:
-        if all(cells.get(column, value) == value for column, value in table.where.items()):
-            return table
-    return alike[-1]
+    return next((table for table in alike if measured.row.is_of(table.where)), alike[-1])

@@ -39,7 +39,7 @@ from ...comm.collective import (
     piece_bounds,
 )
 from ..common import InputError, plural, toml_value
-from .constants import Outlook
+from .constants import Outlook, Setup, setups_of
 from .mixed import Floats
 from .reading import COLLECTIVE_TIMES, Kind, Row, Table
 
@@ -49,7 +49,10 @@ _SPELT = {"bcast": "broadcast", "all-reduce": "allreduce", "all-gather": "allgat
 KINDS = (Kind.COLLECTIVES, Kind.ALL_REDUCES)
 """Of tables."""
 
-_NODES = ("nodes", "chips", "ranks")
+_NODES = ("nodes", "chips")
+MOST_NODES = 512
+"""More have not been measured, and take long to step through."""
+
 _BYTES = {"bytes": 1, "floats": 4}
 _SETUP = ("system", "gpu", "board")
 _BARE = ("rndzvs", "rendezvous")
@@ -58,7 +61,7 @@ BUFFERED = "buffered"
 
 
 class CollectiveTime(NamedTuple):
-    """A measured collective: `protocol` is that of the column, or empty."""
+    """A measured collective; rows that name no protocol have a buffered one."""
 
     row: Row
     goal: Goal
@@ -92,10 +95,8 @@ def _time_of(row: Row) -> CollectiveTime:
     us = next(
         row.number(column) * unit for column, unit in COLLECTIVE_TIMES.items() if row.has(column)
     )
-    return CollectiveTime(row, goal, nodes, size, us, row.cells.get("protocol", "").lower())
-
-
-MOST_NODES = 512
+    protocol = (row.cells.get("protocol") or BUFFERED).lower()
+    return CollectiveTime(row, goal, nodes, size, us, protocol)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,17 +172,16 @@ class CollectiveModel:
         The null model is the textbook's: the same steps, of messages that cost nothing at their
         ends and take what a message between two nodes does.
         """
-        protocol = time.protocol or BUFFERED
-        value = self.us(time.goal, time.nodes, time.bytes, protocol)
+        value = self.us(time.goal, time.nodes, time.bytes, time.protocol)
         scatter = self.goal_scatter
         if time.goal.value in self.goals:
             scatter = self.row_scatter if time.nodes in self.nodes else self.node_scatter
         spread = math.exp(_SCORE * scatter)
-        return Outlook(value, value / spread, value * spread, self._textbook_us(time, protocol))
+        return Outlook(value, value / spread, value * spread, self._textbook_us(time))
 
-    def _textbook_us(self, time: CollectiveTime, protocol: str) -> float:
-        own = self.protocols[protocol]
-        each_us = self.link_us + (0 if protocol in _BARE else self.pass_us)
+    def _textbook_us(self, time: CollectiveTime) -> float:
+        own = self.protocols[time.protocol]
+        each_us = self.link_us + (0 if time.protocol in _BARE else self.pass_us)
         latency_us = self.start_us + own.latency_us + own.send_us + own.receive_us
         over = Interconnect(_mbps(each_us), _ps(latency_us))
         name = _TEXTBOOK.get(time.goal, _usual(time.goal, bare=False)[0])
@@ -282,6 +282,11 @@ def _mbps(us_per_kbyte: float) -> int:
     return max(1, round(8000 / us_per_kbyte))
 
 
+_LIKELY_BUFFERED = ((1.0, 3.0), (0.5, 3.0), (1.5, 3.0))
+_LIKELY_BARE = ((6.0, 3.0), (0.5, 3.0), (0.5, 3.0), (1.5, 2.0))
+"""Latency, costs of sending and receiving, and of a sum, in us, and the factors by which they vary."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Shape:
     """What a fit does not change: the protocols, and which steps, blocks and turns are taken."""
@@ -298,10 +303,7 @@ class _Shape:
         """The logarithms of constants that are likely, and of the factors by which they vary."""
         likely = [(self.likely_link_us, 2.0), (self.likely_link_us, 2.0), (0.1, 30.0)]
         for protocol in self.protocols:
-            bare = protocol in _BARE
-            likely += [(6.0, 3.0), (0.5, 3.0), (0.5, 3.0), (1.5, 2.0)]
-            if not bare:
-                likely[-4:] = [(1.0, 3.0), (0.5, 3.0), (1.5, 3.0)]
+            likely += _LIKELY_BARE if protocol in _BARE else _LIKELY_BUFFERED
         values, factors = np.log(np.array(likely)).T
         return values, factors
 
@@ -321,10 +323,7 @@ class _Shape:
         """Return the logarithms of modelled over measured times."""
         model = self.model(logs)
         return np.array(
-            [
-                math.log(model.us(t.goal, t.nodes, t.bytes, t.protocol or BUFFERED) / t.us)
-                for t in times
-            ]
+            [math.log(model.us(t.goal, t.nodes, t.bytes, t.protocol) / t.us) for t in times]
         )
 
 
@@ -332,8 +331,10 @@ _ROW = 0.05
 """The scatter of a row that a fit weighs priors against."""
 
 _NODES_APART, _GOALS_APART = 0.10, 0.20
-"""Scatters of other numbers of nodes, and of collectives that were not measured, where the data do
-not say more: those of U55C over RDMA, at 3 and 4 boards."""
+"""Scatters of other numbers of nodes, and of collectives that were not measured, assumed where the
+data do not say more. Of U55C over RDMA, at 3 and 4 boards, they are 0.14, and 0.15 to 0.53 by which
+collective is fitted.
+"""
 
 _USUAL_PARTS = 0.5
 """As many parts as those scatters count."""
@@ -359,15 +360,14 @@ def fit_collectives(tables: Sequence[Table]) -> list[CollectiveModel]:
         InputError: a cell is wrong, or a system has too few rows.
     """
     times = collective_times(tables)
-    columns = [name for name in _SETUP if all(time.row.has(name) for time in times)]
-    systems: dict[tuple[str, ...], list[CollectiveTime]] = {}
-    for time in times:
-        systems.setdefault(tuple(time.row.cells[name] for name in columns), []).append(time)
-    return [_fit(dict(zip(columns, values, strict=True)), own) for values, own in systems.items()]
+    systems: dict[Setup, list[CollectiveTime]] = {}
+    for setup, time in zip(setups_of([time.row for time in times], _SETUP), times, strict=True):
+        systems.setdefault(setup, []).append(time)
+    return [_fit(dict(setup), own) for setup, own in systems.items()]
 
 
 def _fit(where: Mapping[str, str], times: Sequence[CollectiveTime]) -> CollectiveModel:
-    protocols = tuple(dict.fromkeys(time.protocol or BUFFERED for time in times))
+    protocols = tuple(dict.fromkeys(time.protocol for time in times))
     if len({time.bytes for time in times}) < 3:
         raise InputError(f"{times[0].row}: a fit needs three sizes at least")
     shape = _Shape(where, protocols, _likely_link_us(times), turn_bytes=LIKELY_TURN)
@@ -398,7 +398,7 @@ def _goals(times: Sequence[CollectiveTime]) -> list[Goal]:
 
 def _likely_link_us(times: Sequence[CollectiveTime]) -> float:
     """Return what 1,000 bytes may take on a link, by what the largest of the fewest nodes take."""
-    unit = _Shape({}, tuple({time.protocol or BUFFERED for time in times}), 1.0)
+    unit = _Shape({}, tuple({time.protocol for time in times}), 1.0)
     small = -30.0 * np.ones_like(unit.priors[0])
     small[:2] = 0.0
     fewest = min(time.nodes for time in times)

@@ -82,9 +82,9 @@ Setup = tuple[tuple[str, str], ...]
 """The columns by which set-ups differ, with the values of one."""
 
 
-def setups_of(rows: Sequence[Row]) -> list[Setup]:
+def setups_of(rows: Sequence[Row], by: Sequence[str] = _GROUP_COLUMNS) -> list[Setup]:
     """Return the set-up of each row, by those columns that all rows have."""
-    columns = [column for column in _GROUP_COLUMNS if all(row.has(column) for row in rows)]
+    columns = [column for column in by if all(row.has(column) for row in rows)]
     return [tuple((column, row.cells[column]) for column in columns) for row in rows]
 
 

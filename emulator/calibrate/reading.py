@@ -242,6 +242,10 @@ class Row:
         """Return whether the file has this column."""
         return column in self.cells
 
+    def is_of(self, where: Mapping[str, str]) -> bool:
+        """Return whether its columns have these values, as far as the file has them."""
+        return all(self.cells.get(column, value) == value for column, value in where.items())
+
     def number(self, column: str) -> float:
         """Return the number in a column.
 

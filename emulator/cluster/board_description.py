@@ -25,6 +25,7 @@ from ..common import (
     Model,
     Name,
     NotNegative,
+    NotNegativeFinite,
     Positive,
     PositiveFinite,
     PositiveNumber,
@@ -74,7 +75,7 @@ class NextMeasurementDescription(Model):
 
     what: Literal["message", "copy", "scale", "add", "triad", "products"]
     where: dict[str, str] | None = None
-    start_ns: Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)] = 0.0
+    start_ns: NotNegativeFinite = 0.0
     sizes: _Numbers
     values: _Numbers
     lows: _Numbers

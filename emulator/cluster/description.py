@@ -57,6 +57,8 @@ from ..common import (
     Model,
     Name,
     Nanoseconds,
+    NotNegativeFinite,
+    PositiveFinite,
     Share,
     as_tuple,
     either,
@@ -227,27 +229,24 @@ _Board = Annotated[
 ]
 _Boards = tuple[_Board, ...]
 
-_NotNegative = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
-_Positive = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
-
 
 class ProtocolDescription(Model):
     """A table of `[collectives.protocols]`: what a message costs at its ends."""
 
-    latency_ns: _NotNegative
-    send_ns: _NotNegative = 0.0
-    receive_ns: _NotNegative = 0.0
-    sum_ns: _NotNegative = 0.0
-    turn_bytes: _Positive | None = None
+    latency_ns: NotNegativeFinite
+    send_ns: NotNegativeFinite = 0.0
+    receive_ns: NotNegativeFinite = 0.0
+    sum_ns: NotNegativeFinite = 0.0
+    turn_bytes: PositiveFinite | None = None
 
 
 class CollectivesDescription(Model):
     """A table of `[[collectives]]`: what collectives of a system cost, and how sure that is."""
 
     where: dict[str, str] | None = None
-    bandwidth_gbps: _Positive
-    pass_ns_per_kbyte: _NotNegative
-    start_us: _NotNegative = 0.0
+    bandwidth_gbps: PositiveFinite
+    pass_ns_per_kbyte: NotNegativeFinite
+    start_us: NotNegativeFinite = 0.0
     blocks: bool = True
     steps: dict[str, str] | None = None
     goals: Annotated[tuple[str, ...], pydantic.BeforeValidator(as_tuple)]
@@ -256,9 +255,9 @@ class CollectivesDescription(Model):
         pydantic.Field(min_length=1, max_length=1000),
         pydantic.BeforeValidator(as_tuple),
     ]
-    row_scatter: _Positive
-    node_scatter: _Positive
-    goal_scatter: _Positive
+    row_scatter: PositiveFinite
+    node_scatter: PositiveFinite
+    goal_scatter: PositiveFinite
     protocols: dict[str, ProtocolDescription]
 
     @pydantic.model_validator(mode="after")

@@ -106,6 +106,7 @@ Names = Annotated[tuple[Name, ...], AS_NAMES, MinLen(1)]
 
 Finite = Annotated[float, FINITE]
 PositiveFinite = Annotated[float, FINITE, Gt(0)]
+NotNegativeFinite = Annotated[float, FINITE, Ge(0)]
 Rate = Annotated[float, FINITE, Ge(0), Lt(1)]
 Share = Annotated[float, FINITE, Ge(1e-9), Le(1)]
 """A fraction of a whole, which may be all of it."""
