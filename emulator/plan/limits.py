@@ -51,14 +51,11 @@ def within_limits(planned: Callable[[Cluster], ChainPlan], cluster: Cluster) -> 
         InputError: the network does not fit.
         OverLimits: a plan is over a limit whatever its engines.
     """
-    first = planned(cluster)
-    if not _rooms(first):
-        _check(first)
-        return first
+    plan = first = planned(cluster)
     for alike in (False, True):
-        plan = _shrunk_until_within(planned, cluster, first, alike)
         if not _rooms(plan):
             break
+        plan = _shrunk_until_within(planned, cluster, first, alike)
     _check(plan)
     return plan
 
