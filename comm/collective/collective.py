@@ -56,7 +56,7 @@ class Way(enum.Flag):
 
 
 class Step(NamedTuple):
-    """A message with the pieces from `first` on, before `stop`, which its receiver adds or stores."""
+    """A message with the pieces from `first` on, before `stop`; its receiver adds or stores them."""
 
     sender: int
     receiver: int

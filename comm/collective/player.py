@@ -1,4 +1,4 @@
-"""When each node ends a collective: its steps in time, on any interconnect, with costs at both ends.
+"""When each node ends a collective: its steps in time, on any interconnect, with costs at ends.
 
 A node sends and receives at once, one message after another each way, in the order of the steps:
 
@@ -71,7 +71,7 @@ def laid(phases: Iterable[Phase], topology: Topology) -> tuple[LaidPhase, ...]:
 
 @functools.lru_cache(maxsize=16)
 def laid_out(collective: Collective, ranks: int, topology: Topology) -> tuple[LaidPhase, ...]:
-    """Return the phases of a collective on a topology; the same for all of its nodes, and each time."""
+    """Return the phases of a collective on a topology, which all of its nodes share."""
     return laid(collective.phases(ranks, topology), topology)
 
 
@@ -105,7 +105,7 @@ def collective_ends_ps(
             if compressed is not None and not phase.of_weights:
                 packed = [*map(compressed, sizes)]
             transfers = map(interconnect.transfer_ps, sizes, packed)
-            # All that is sent first: it is of before the round, and receivers may wait for their own.
+            # All that is sent first: it is of before the round; receivers may wait for their own.
             sent = [
                 nodes[step.sender].send(step, size, share * transfer_ps)
                 for step, size, share, transfer_ps in zip(

@@ -14,6 +14,7 @@ from .groups import (
     exchange_ends_ps,
     exchange_parts,
     exchange_ps,
+    played_ends_ps,
     step_sizes,
 )
 from .nic import (
@@ -31,6 +32,7 @@ from .nic import (
 )
 from .played import Outlet, PlayedNode, PlayedPart, sums_once
 from .time import (
+    Compressed,
     after_step,
     aggregator_ps,
     block_sizes,
@@ -51,6 +53,7 @@ __all__ = [
     "ORDINARY_TOS",
     "Channel",
     "Channels",
+    "Compressed",
     "DataParallel",
     "GivenBytes",
     "Gradient",
@@ -79,6 +82,7 @@ __all__ = [
     "exchange_ps",
     "hierarchy_ps",
     "histogram",
+    "played_ends_ps",
     "ring_messages",
     "ring_ps",
     "ring_steps",

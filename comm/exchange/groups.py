@@ -216,6 +216,23 @@ class GradientExchange:
         self.nic.restore(state["nic"])
 
 
+def played_ends_ps(
+    phases: Sequence[LaidPhase],
+    interconnect: Interconnect,
+    count: int,
+    ready_ps: Times,
+    compressed: Compressed | None = None,
+) -> Times:
+    """Return when each node of a collective has the sum of gradients of `count` values, in ps."""
+    return collective_ends_ps(
+        phases,
+        interconnect,
+        ready_ps,
+        lambda pieces: [FP32.bytes_of(at) for at in piece_bounds(count, pieces)],
+        compressed=None if compressed is None else lambda size: int(compressed(np.array(size))),
+    )
+
+
 def exchange_ends_ps(
     data_parallel: DataParallel,
     interconnect: Interconnect,
@@ -235,13 +252,8 @@ def exchange_ends_ps(
     compressed = _compressed(data_parallel)
     if not data_parallel.is_inceptionns:
         ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
-        ends = collective_ends_ps(
-            data_parallel.laid_out(interconnect.topology),
-            interconnect,
-            ready_ps,
-            lambda pieces: [FP32.bytes_of(at) for at in piece_bounds(count, pieces)],
-            compressed=None if compressed is None else lambda size: int(compressed(np.array(size))),
-        )
+        phases = data_parallel.laid_out(interconnect.topology)
+        ends = played_ends_ps(phases, interconnect, count, ready_ps, compressed)
         return ends[: data_parallel.replicas], int(ends[-1])
     if data_parallel.groups > 1:
         in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)

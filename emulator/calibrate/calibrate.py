@@ -430,8 +430,8 @@ def cluster_toml(
 def collectives_toml(
     path: pathlib.PurePath, board: str, models: Sequence[CollectiveModel], evidence: Evidence
 ) -> str:
-    """Return the file of a cluster of boards of one type, whose links are those of the first system,
-    with what collectives cost in each.
+    """Return the file of a cluster of boards of one type, with the links of the first system, and
+    what collectives cost in each.
     """
     first = models[0]
     [latency_us, *_] = (protocol.latency_us for protocol in first.protocols.values())
@@ -449,7 +449,7 @@ def _of_cluster(
     links: Mapping[str, Any],
     further: Iterable[str],
 ) -> str:
-    """Return the file of a cluster of boards of one type; `further` are the lines behind its links."""
+    """Return the file of a cluster of boards of one type; `further` are lines behind its links."""
     return "\n".join(
         [
             f"# {heading} wrote this file.",

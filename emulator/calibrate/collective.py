@@ -284,7 +284,7 @@ def _mbps(us_per_kbyte: float) -> int:
 
 _LIKELY_BUFFERED = ((1.0, 3.0), (0.5, 3.0), (1.5, 3.0))
 _LIKELY_BARE = ((6.0, 3.0), (0.5, 3.0), (0.5, 3.0), (1.5, 2.0))
-"""Latency, costs of sending and receiving, and of a sum, in us, and the factors by which they vary."""
+"""Latency, costs of sending, receiving and a sum, in us, and the factors by which they vary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -452,7 +452,7 @@ def _solved(
     start: Floats | None = None,
     turns: int = _MOST_TURNS,
 ) -> Floats:
-    """Return the constants' logarithms of least loss: Levenberg and Marquardt, with Huber's weights."""
+    """Return the constants' logarithms of least loss: Levenberg-Marquardt, with Huber's weights."""
     logs, damping = (shape.priors[0].copy() if start is None else start), 1e-2
     loss = _loss(shape, logs, times)
     for _ in range(turns):

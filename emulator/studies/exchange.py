@@ -13,16 +13,15 @@ from typing import Literal
 import numpy as np
 
 from ...comm import Interconnect, squarest
-from ...comm.collective import sums
+from ...comm.collective import laid_out, sums
 from ...comm.exchange import (
-    DataParallel,
+    Compressed,
     aggregator_ps,
     bytes_at_ratio,
-    exchange_ends_ps,
     hierarchy_ps,
+    played_ends_ps,
     ring_ps,
 )
-from ...kernels.codec import NoCodec, parse_codec
 from ...kernels.number import FP32
 from ..view import log_ticks, nested_widths, new_figure, save_figure
 
@@ -33,8 +32,6 @@ _WAYS = {
     "rings_of_rings_ps": ("rings, ring", "D", "#cc79a7"),
 }
 _MOST_TICKS = 12
-_ANY_CODEC = "inceptionn:-10"
-"""A codec whose ratio is given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +78,8 @@ def exchange_times(
 
     They are on the interconnect's topology, of any shape: as square as their number allows.
     """
-    topology = type(interconnect.topology)()
-    wires, beside_aggregator = (
-        dataclasses.replace(interconnect, topology=topology).among(nodes)
-        for nodes in (workers, workers + 1)
-    )
+    interconnect = dataclasses.replace(interconnect, topology=type(interconnect.topology)())
+    wires, beside_aggregator = map(interconnect.among, (workers, workers + 1))
     groups, ready = groups_of(workers), np.zeros(workers, np.int64)
     in_groups, gradients = ready.reshape(groups, -1), np.full(workers, FP32.bytes_of(values))
     compressed = None if ratio is None else functools.partial(bytes_at_ratio, ratio=ratio)
@@ -106,7 +100,7 @@ def exchange_times(
         aggregator_ps=int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
         rings_under_aggregator_ps=hierarchy("aggregator"),
         rings_of_rings_ps=hierarchy("ring"),
-        collectives=dict(_others(interconnect, values, workers, ratio)),
+        collectives=dict(_others(interconnect, values, workers, compressed)),
     )
 
 
@@ -115,21 +109,19 @@ _SHOWN = ("ring", "aggregator", "rings", "rings-aggregator")
 
 
 def _others(
-    interconnect: Interconnect, values: int, workers: int, ratio: float | None
+    interconnect: Interconnect, values: int, workers: int, compressed: Compressed | None
 ) -> Iterator[tuple[str, int]]:
     """Yield the times of other collectives among as many workers; a switch adds where there is one."""
-    codec = NoCodec() if ratio is None else parse_codec(_ANY_CODEC)
     for name, kind in sums().items():
-        collective = kind()
+        collective, nodes = kind(), kind().nodes(workers)
         if name in _SHOWN or collective.problem(workers) is not None:
             continue
         if collective.needs_switch and not interconnect.topology.has_ports:
             continue
-        parallel = DataParallel(workers, 1, name, codec, ratio)
-        topology = type(interconnect.topology)()
-        wires = dataclasses.replace(interconnect, topology=topology).among(parallel.nodes)
-        ends, _ = exchange_ends_ps(parallel, wires, values, np.zeros(workers, np.int64))
-        yield name, int(ends.max())
+        wires = interconnect.among(nodes)
+        phases = laid_out(collective, workers, wires.topology)
+        ends = played_ends_ps(phases, wires, values, np.zeros(nodes, np.int64), compressed)
+        yield name, int(ends[:workers].max())
 
 
 def draw_exchanges(
