@@ -1,6 +1,13 @@
 from .fifo import FifoResource, Observer, Served, Times
 from .host import ALL_RANKS, Awaited, Mailbox, Pump, StalledError, others_first, run
-from .interconnect import COMPRESSIBLE_TOS, Interconnect, NicEngines
+from .interconnect import (
+    COMPRESSIBLE_TOS,
+    NO_COSTS,
+    EndCosts,
+    Interconnect,
+    MessageCost,
+    NicEngines,
+)
 from .message import Format, Gate, Message, Receiver, Sender, drain, join_messages, split
 from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_header, payload_of
 from .topology import (
@@ -18,15 +25,18 @@ from .topology import (
 __all__ = [
     "ALL_RANKS",
     "COMPRESSIBLE_TOS",
+    "NO_COSTS",
     "Awaited",
     "Chain",
     "Cycle",
+    "EndCosts",
     "FifoResource",
     "Format",
     "Gate",
     "Interconnect",
     "Mailbox",
     "Message",
+    "MessageCost",
     "NicBurst",
     "NicEngines",
     "NicFlow",

@@ -10,6 +10,9 @@ that for many packets the slowest stage's total counts:
 - the packet stack: the time of driver, DMA and protocol for a packet, whatever its size;
 - for compressible messages the engines in the NICs of sender and receiver (section VI-A).
 
+Beside these, a message has a cost of its own on the link, by its size (`MessageCost`), and costs at
+its two ends (`EndCosts`).
+
 Compression shrinks only payloads. The number of packets, their overhead and the stack's time stay
 ("we do not reduce the total number of packets", section VIII-C), so that beyond some ratio further
 compression gains nothing.
@@ -17,8 +20,10 @@ compression gains nothing.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
+import math
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +38,46 @@ COMPRESSIBLE_TOS = 0x28
 
 Count = TypeVar("Count", int, NDArray[np.int64])
 """Bytes or picoseconds: of one message, or an array for many messages."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MessageCost:
+    """What a message occupies a link for beside its bytes, in ps, by its size.
+
+    Points are (bytes, ps), with straight lines between them; what is smaller than the first, or
+    larger than the last, costs as much as that. A start is one point, an agreement from some size
+    on a step, a window a slope.
+
+        ps |            _______    agreed on first
+           |   ________/
+           +--------------------> bytes
+    """
+
+    points: tuple[tuple[int, int], ...] = ()
+
+    def ps(self, message_bytes: Count) -> Count:
+        """Return the cost of a message, or of each of an array; one of no bytes costs nothing."""
+        if not self.points:
+            return 0 * message_bytes
+        if isinstance(message_bytes, np.ndarray):
+            costs = [self.ps(size) for size in message_bytes.ravel().tolist()]
+            return np.array(costs, np.int64).reshape(message_bytes.shape)
+        above = bisect.bisect_right(self.points, message_bytes, key=lambda point: point[0])
+        if not message_bytes:
+            return 0
+        if above in (0, len(self.points)):
+            return self.points[min(above, len(self.points) - 1)][1]
+        (first, first_ps), (last, last_ps) = self.points[above - 1 : above + 1]
+        return first_ps + (message_bytes - first) * (last_ps - first_ps) // (last - first)
+
+    @property
+    def most_ps(self) -> int:
+        """What the dearest message costs."""
+        return max((ps for _, ps in self.points), default=0)
+
+    def times(self, factor: float) -> MessageCost:
+        """Return costs that are this many times as high."""
+        return MessageCost(tuple((size, round(factor * ps)) for size, ps in self.points))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +106,31 @@ class NicEngines:
 
 
 @dataclasses.dataclass(frozen=True)
+class EndCosts:
+    """What a message costs its two ends beside the link: of sender and receiver for each message,
+    of the receiver for 1,000 bytes that it copies from a buffer, and for each sum.
+
+    After LogGP (Alexandrov et al., 1995): `send_ps` and `receive_ps` are its o. Of messages above
+    `turn_bytes` the two ends agree one by one: each occupies both for its latency, too. `start_ps` is
+    what a rank waits for once, before a collective.
+    """
+
+    send_ps: int = 0
+    receive_ps: int = 0
+    copy_ps_per_kbyte: int = 0
+    sum_ps: int = 0
+    turn_bytes: float = math.inf
+    start_ps: int = 0
+
+    def received_ps(self, message_bytes: int) -> int:
+        """Return what a message costs its receiver, without a sum."""
+        return self.receive_ps - (-message_bytes * self.copy_ps_per_kbyte // 1000)
+
+
+NO_COSTS = EndCosts()
+
+
+@dataclasses.dataclass(frozen=True)
 class Interconnect:
     """Identical nodes, on the links of a `topology`.
 
@@ -78,6 +148,8 @@ class Interconnect:
     sum_ps_per_kbyte: int = 0
     engines: NicEngines = NicEngines()
     topology: Topology = SWITCH
+    cost: MessageCost = MessageCost()
+    ends: EndCosts = NO_COSTS
 
     def transfer_ps(self, message_bytes: Count, compressed_bytes: Count | None = None) -> Count:
         """Return for how long a message occupies the links of its sender and its receiver, in ps,
@@ -94,11 +166,9 @@ class Interconnect:
         taken = later(
             -(-8_000_000 * wire_bytes // self.bandwidth_mbps), packets * self.packet_stack_ps
         )
-        return (
-            taken
-            if compressed_bytes is None
-            else later(taken, self.engines.time_ps(message_bytes, compressed_bytes))
-        )
+        if compressed_bytes is not None:
+            taken = later(taken, self.engines.time_ps(message_bytes, compressed_bytes))
+        return taken + self.cost.ps(payload)
 
     def sum_ps(self, message_bytes: Count) -> Count:
         """Return the time of adding a message to a node's own values, in ps."""

@@ -16,13 +16,11 @@ from .collective import (
     piece_bounds,
     sums,
 )
-from .player import NO_COSTS, EndCosts, LaidPhase, collective_ends_ps, laid, laid_out
+from .player import LaidPhase, collective_ends_ps, laid, laid_out
 
 __all__ = [
-    "NO_COSTS",
     "Collective",
     "CollectiveError",
-    "EndCosts",
     "Goal",
     "LaidPhase",
     "Phase",

@@ -15,9 +15,7 @@ share a link, each has an equal part of it (`Topology.shares`).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -25,34 +23,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..interconnect import Interconnect
+from ..interconnect import NO_COSTS, Interconnect
 from ..topology import Topology
 from .collective import Collective, Phase, Round, Step, Way
 
 Times = NDArray[np.int64]
-
-
-@dataclasses.dataclass(frozen=True)
-class EndCosts:
-    """What a message costs its two ends beside the link: of sender and receiver for each message,
-    of the receiver for 1,000 bytes that it copies from a buffer, and for each sum.
-
-    After LogGP (Alexandrov et al., 1995): `send_ps` and `receive_ps` are its o. Of messages above
-    `turn_bytes` the two ends agree one by one: each occupies both for its latency, too.
-    """
-
-    send_ps: int = 0
-    receive_ps: int = 0
-    copy_ps_per_kbyte: int = 0
-    sum_ps: int = 0
-    turn_bytes: float = math.inf
-
-    def received_ps(self, message_bytes: int) -> int:
-        """Return what a message costs its receiver, without a sum."""
-        return self.receive_ps - (-message_bytes * self.copy_ps_per_kbyte // 1000)
-
-
-NO_COSTS = EndCosts()
 
 
 class LaidPhase(NamedTuple):
@@ -81,7 +56,6 @@ def collective_ends_ps(
     ready_ps: Times,
     bounds_of: Callable[[int], Sequence[int]],
     *,
-    costs: EndCosts = NO_COSTS,
     compressed: Callable[[int], int] | None = None,
 ) -> Times:
     """Return when each node has what it should and has sent all, in ps.
@@ -91,10 +65,9 @@ def collective_ends_ps(
         interconnect: between them.
         ready_ps: when each node is ready (node).
         bounds_of: gives, for a number of pieces, the byte at which each begins, and the end.
-        costs: of a message at its ends.
         compressed: gives the bytes of a message after the codec.
     """
-    nodes = [NodeTimes(interconnect, ready, costs) for ready in ready_ps.tolist()]
+    nodes = [NodeTimes(interconnect, ready) for ready in ready_ps.tolist()]
     for phase, shared in phases:
         bounds = bounds_of(phase.pieces)
         for node in nodes:
@@ -126,10 +99,8 @@ class NodeTimes:
     after the other, as with MPI_Send and MPI_Recv: both take as long as both together.
     """
 
-    def __init__(
-        self, interconnect: Interconnect, ready_ps: int, costs: EndCosts = NO_COSTS
-    ) -> None:
-        self._over, self._costs = interconnect, costs
+    def __init__(self, interconnect: Interconnect, ready_ps: int) -> None:
+        self._over, self._costs = interconnect, interconnect.ends
         self._data = np.full(1, ready_ps, np.int64)
         self._begun_ps = self._free_ps = ready_ps
         self._in_ps = self._busy_ps = 0

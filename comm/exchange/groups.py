@@ -42,9 +42,10 @@ from ..collective import (
     piece_bounds,
 )
 from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregator
+from ..collective.player import NodeTimes
 from ..collective.rings import Ring
 from ..host import Mailbox
-from ..interconnect import Interconnect
+from ..interconnect import NO_COSTS, Interconnect
 from ..topology import Topology
 from .nic import Gradient, Nic
 from .played import PlayedNode, PlayedPart
@@ -174,7 +175,7 @@ def aggregator(
 ) -> PlayedNode:
     """Return the node beside the replicas, which sums gradients of `count` values."""
     parts = exchange_parts(data_parallel, data_parallel.aggregator, nic, channels)
-    return PlayedNode(count, with_data, parts)
+    return PlayedNode(count, with_data, nic.interconnect, parts)
 
 
 class GradientExchange:
@@ -197,9 +198,12 @@ class GradientExchange:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
         # Copied, since the exchange overwrites it with the sum.
         self.last = None if gradient.values is None else gradient.values.copy()
-        begin_ps = done_ps = max(ready_ps, self._done_ps)
+        begin_ps = max(ready_ps, self._done_ps)
+        over = self.nic.interconnect
+        times = NodeTimes(over, begin_ps + over.ends.start_ps)
         for part in self._parts:
-            done_ps = await part.run(gradient, done_ps)
+            await part.run(gradient, times)
+        done_ps = times.end_ps
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
         if self.observer is not None:
@@ -243,18 +247,20 @@ def exchange_ends_ps(
     """Return when each replica has finished an exchange, and when the aggregator has, in ps.
 
     Args:
-        of: the replicas, and how they exchange.
+        data_parallel: the replicas, and how they exchange.
         interconnect: between them.
         count: number of values in a gradient.
         ready_ps: when each replica is ready.
         free_ps: when the aggregator is free, if there is one.
     """
     compressed = _compressed(data_parallel)
-    if not data_parallel.is_inceptionns:
+    ready_ps = ready_ps + interconnect.ends.start_ps
+    if not data_parallel.is_inceptionns or interconnect.ends != NO_COSTS:
         ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
         phases = data_parallel.laid_out(interconnect.topology)
         ends = played_ends_ps(phases, interconnect, count, ready_ps, compressed)
-        return ends[: data_parallel.replicas], int(ends[-1])
+        has_aggregator = data_parallel.nodes > data_parallel.replicas
+        return ends[: data_parallel.replicas], int(ends[-1]) if has_aggregator else free_ps
     if data_parallel.groups > 1:
         in_groups = ready_ps.reshape(data_parallel.groups, data_parallel.members)
         top: Literal["ring", "aggregator"] = (

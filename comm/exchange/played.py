@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..collective import LaidPhase, Phase, Step, piece_bounds
 from ..collective.player import NodeTimes
 from ..host import Mailbox
-from ..interconnect import COMPRESSIBLE_TOS
+from ..interconnect import COMPRESSIBLE_TOS, Interconnect
 from .nic import ORDINARY_TOS, Gradient, GradientMessage, Nic
 
 
@@ -96,11 +96,10 @@ class PlayedPart:
                     for pieces in [key for key in first if key[0] < end and begin < key[1]]:
                         del first[pieces]
 
-    async def run(self, gradient: Gradient, ready_ps: int) -> int:
-        """Take part, in place; return the finish time in ps."""
+    async def run(self, gradient: Gradient, times: NodeTimes) -> None:
+        """Take part, in place, at the times of the node."""
         pieces = self._phase.pieces
         bounds = piece_bounds(gradient.count, pieces)
-        times = NodeTimes(self._nic.interconnect, ready_ps)
         times.begin(pieces)
         # Pieces that it has been sent, or keeps as others decode them.
         stored = np.zeros(pieces, np.bool_)
@@ -137,7 +136,6 @@ class PlayedPart:
                     part.put(values)
                 stored[step.first : step.stop] = not step.adds
             times.end_round()
-        return times.end_ps
 
     def _packed(
         self, own: _Own, part: Gradient, held: NDArray[np.bool_], residual: Gradient | None
@@ -154,15 +152,20 @@ class PlayedPart:
 class PlayedNode:
     """A node beside the replicas, which keeps no gradient: `parts` of it, of `count` values."""
 
-    def __init__(self, count: int, with_data: bool, parts: Sequence[PlayedPart]) -> None:
+    def __init__(
+        self, count: int, with_data: bool, interconnect: Interconnect, parts: Sequence[PlayedPart]
+    ) -> None:
         self._count, self._with_data, self._parts, self._done_ps = count, with_data, parts, 0
+        self._over = interconnect
 
     async def serve(self, steps: int) -> None:
         """Carry out the exchanges of `steps` mini-batches."""
         for _ in range(steps):
             values = np.zeros(self._count, np.float32) if self._with_data else None
+            times = NodeTimes(self._over, self._done_ps)
             for part in self._parts:
-                self._done_ps = await part.run(Gradient(self._count, values), self._done_ps)
+                await part.run(Gradient(self._count, values), times)
+            self._done_ps = times.end_ps
 
     def state(self) -> int:
         """Return the training state."""

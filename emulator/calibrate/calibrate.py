@@ -42,7 +42,7 @@ from .constants import Constant, Evidence, NextMeasurement, as_json
 from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
-from .link import UNIT_BYTES, LinkFit, draw_link, fit_link
+from .link import UNIT_BYTES, LinkFit, Pieces, draw_link, fit_link
 from .plausible import Line, check_link
 from .reading import Path, Table, listed_files, named, of_board, read_tables, version_of
 
@@ -66,7 +66,9 @@ class LinkCalibration:
     def as_json(self) -> dict[str, Any]:
         """Return all figures, for JSON; `kernel_start_us` is fitted, and goes into no file."""
         said = as_json(self.constants, self.fit.evidence, self.fit.fitness)
-        nuisance = {"kernel_start_us": self.fit.model.start_s * 1e6}
+        nuisance: dict[str, Any] = {"kernel_start_us": self.fit.model.start_s * 1e6}
+        if self.fit.pieces is not None:
+            nuisance["message_ns"] = message_ns(self.fit.pieces)
         return {
             **said,
             **nuisance,
@@ -158,28 +160,22 @@ def calibrate_link(
         tables = of_board(read_tables(names, only), board.name)
         fit = fit_link(tables, from_bytes, b_eff_version)
         check_link(fit, _line(line_gbps, board))
-        constants = tuple(
-            constant.rounded()
-            for constant in (
-                Constant(
-                    "link.bandwidth_gbps",
-                    fit.model.bytes_per_s * 8e-9,
-                    fit.bytes_per_s.times(8e-9),
-                    "Gb/s",
-                ),
-                Constant(
-                    "link.latency_ns", fit.model.latency_s * 1e9, fit.latency_s.times(1e9), "ns"
-                ),
-            )
-        )
+        constants = tuple(constant.rounded() for constant in _constants(fit))
         path = pathlib.PurePath(out or "cluster.toml")
-        toml = cluster_toml(path, type, constants, fit.evidence, fit.expected)
+        toml = cluster_toml(path, type, constants, fit)
         _check(lambda: load_cluster(read_description(toml)), tables)
         if picture is not None:
             draw_link(fit, picture)
         if file is not None:
             write_whole(file, toml)
     return LinkCalibration(fit, constants, tuple(open_of_link(fit)), toml)
+
+
+def _constants(fit: LinkFit) -> Iterator[Constant]:
+    latency_s, bytes_per_s, *_ = fit.pieces or (fit.model.latency_s, fit.model.bytes_per_s)
+    rate = fit.bytes_per_s.times(8e-9)
+    yield Constant("link.bandwidth_gbps", bytes_per_s * 8e-9, rate, "Gb/s")
+    yield Constant("link.latency_ns", latency_s * 1e9, fit.latency_s.times(1e9), "ns")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -414,32 +410,40 @@ def cluster_toml(
     path: pathlib.PurePath,
     board: str,
     constants: Sequence[Constant],
-    evidence: Evidence,
-    expected: Sequence[NextMeasurement] = (),
+    fit: LinkFit,
 ) -> str:
     """Return the file of a cluster of boards of one type, whose links have the constants
-    `link.KEY`.
+    `link.KEY`, and the fit's pieces.
     """
-    links = {constant.key.removeprefix("link."): constant.value for constant in constants}
-    further = [*_uncertainty(constants, evidence, {}), *_tables(expected)]
-    return _of_cluster(
-        path, board, f"Links as measured ({evidence}); `emuchain calibrate link`", links, further
-    )
+    links: dict[str, Any] = {
+        constant.key.removeprefix("link."): constant.value for constant in constants
+    }
+    if fit.pieces is not None:
+        links["message_ns"] = message_ns(fit.pieces)
+    further = [*_uncertainty(constants, fit.evidence, {}), *_tables(fit.expected)]
+    heading = f"Links as measured ({fit.evidence}); `emuchain calibrate link`"
+    return _of_cluster(path, board, heading, links, further)
+
+
+def message_ns(pieces: Pieces) -> list[list[float]]:
+    """Return what messages cost beside their bytes as a file has it, to the ps: [[bytes, ns], ...]."""
+    return [[int(size), round(cost * 1e9, 3)] for size, cost in pieces.costs]
 
 
 def collectives_toml(
     path: pathlib.PurePath, board: str, models: Sequence[CollectiveModel], evidence: Evidence
 ) -> str:
-    """Return the file of a cluster of boards of one type, with the links of the first system, and
-    what collectives cost in each.
+    """Return the file of a cluster of boards of one type, with links and network of the first
+    system, and what collectives cost in each.
     """
     first = models[0]
     [latency_us, *_] = (protocol.latency_us for protocol in first.protocols.values())
     links = {"bandwidth_gbps": 8 / first.link_us, "latency_ns": latency_us * 1e3}
     links = {key: float(f"{value:.6g}") for key, value in links.items()}
     heading = f"Collectives as measured ({evidence}); `emuchain calibrate collective`"
-    costs = itertools.chain(*(model.toml() for model in models))
-    return _of_cluster(path, board, heading, links, costs)
+    tables = itertools.chain(*(model.toml() for model in models))
+    network = ["", "[network]", *_keys(first.network())]
+    return _of_cluster(path, board, heading, links, [*network, *tables])
 
 
 def _of_cluster(

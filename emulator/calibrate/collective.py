@@ -2,7 +2,7 @@
 
 Of one system, all collectives share the rate of links, the rate at which a board passes data on
 through its memory, and a start; each protocol has a latency and costs of a message at its ends
-(`comm.collective.EndCosts`). A protocol with buffers (eager, TCP) copies each message once more at
+(`comm.EndCosts`). A protocol with buffers (eager, TCP) copies each message once more at
 its receiver, and adds while it copies. One without (rendezvous) agrees first, which is its latency,
 and puts data in their place: only sums pass through memory.
 
@@ -26,10 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...comm import Interconnect
+from ...comm import EndCosts, Interconnect
 from ...comm.collective import (
     Collective,
-    EndCosts,
     Goal,
     LaidPhase,
     check,
@@ -153,10 +152,10 @@ class CollectiveModel:
             _mbps(self.link_us),
             _ps(own.latency_us),
             sum_ps_per_kbyte=_ps(self.pass_us) if bare else 0,
+            ends=costs,
         )
         ends = (
-            _us(name, nodes, size, self.blocks, over, costs)
-            for name in self._names(goal, nodes, bare)
+            _us(name, nodes, size, self.blocks, over) for name in self._names(goal, nodes, bare)
         )
         return self.start_us + min(ends)
 
@@ -185,7 +184,7 @@ class CollectiveModel:
         latency_us = self.start_us + own.latency_us + own.send_us + own.receive_us
         over = Interconnect(_mbps(each_us), _ps(latency_us))
         name = _TEXTBOOK.get(time.goal, _usual(time.goal, bare=False)[0])
-        return _us(name, time.nodes, time.bytes, self.blocks, over, EndCosts())
+        return _us(name, time.nodes, time.bytes, self.blocks, over)
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> CollectiveModel:
@@ -226,6 +225,29 @@ class CollectiveModel:
         lines.append(f"protocols = {toml_value(protocols)}")
         return lines
 
+    def network(self) -> dict[str, object]:
+        """Return the keys of `[network]`, for gradients: with a protocol that agrees first, if there
+        is one.
+        """
+        protocols = self.protocols
+        name = next((name for name in protocols if name in _BARE), next(iter(protocols)))
+        own, through_memory = protocols[name], 1 / self.pass_us
+        keys: dict[str, object] = {
+            "bandwidth_gbps": 8 / self.link_us,
+            "latency_us": own.latency_us,
+            "start_us": self.start_us,
+            "send_ns": own.send_us * 1e3,
+            "receive_ns": own.receive_us * 1e3,
+        }
+        if name in _BARE:
+            keys |= {"sum_start_ns": own.sum_us * 1e3, "sum_gbytes_per_s": through_memory}
+        else:
+            # It adds while it copies.
+            keys |= {"copy_gbytes_per_s": through_memory, "sum_gbytes_per_s": 1e6}
+        if own.turn_bytes != math.inf:
+            keys["turn_bytes"] = own.turn_bytes
+        return {"topology": "switch", **{key: float(f"{value:.6g}") for key, value in keys.items()}}
+
 
 _SCATTERS = ("row_scatter", "node_scatter", "goal_scatter")
 _PROTOCOL_KEYS = ("latency_ns", "send_ns", "receive_ns", "sum_ns")
@@ -259,9 +281,7 @@ def _laid(name: str, nodes: int) -> tuple[Collective, tuple[LaidPhase, ...]]:
     return collective, laid(check(collective, nodes), Interconnect.topology)
 
 
-def _us(
-    name: str, nodes: int, size: int, blocks: bool, over: Interconnect, costs: EndCosts
-) -> float:
+def _us(name: str, nodes: int, size: int, blocks: bool, over: Interconnect) -> float:
     """Return what a collective takes on a switch, in us."""
     collective, phases = _laid(name, nodes)
     whole = not (blocks and collective.goal.is_in_blocks)
@@ -270,7 +290,7 @@ def _us(
         return piece_bounds(size, pieces) if whole else range(0, size * pieces + 1, size)
 
     ready = np.zeros(collective.nodes(nodes), np.int64)
-    ends = collective_ends_ps(phases, over, ready, bounds, costs=costs)
+    ends = collective_ends_ps(phases, over, ready, bounds)
     return float(ends[:nodes].max()) * 1e-6
 
 

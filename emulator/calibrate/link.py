@@ -7,6 +7,8 @@ messages: it is fitted where rows differ in `loop_length`, and goes into the fil
 
 No link is a line: packets, windows and protocols bend it, and step it. How far the truth is from
 it, at each size, is a part of the mixed model (`mixed.py`), by which the next message is expected.
+Where straight pieces between sizes predict sizes that are left out better than the line does, the
+link has them (`Pieces`): what messages cost beside their bytes, by size.
 
 Messages are rows of sizes and times, in bytes and seconds, whatever units the files have.
 
@@ -23,6 +25,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +51,16 @@ from .constants import (
 )
 from .mixed import MixedModel, Rows, labelled
 from .reading import MESSAGE_TIMES, SINGLE_MESSAGES, VERSION, Kind, Row, Table, named, version_of
-from .robust import LEAST_RMS, WORST_RMS, Fit, Floats, fit_times, stand_out
+from .robust import (
+    LEAST_RMS,
+    WORST_RMS,
+    Fit,
+    Floats,
+    fit_times,
+    left_out_sizes,
+    stand_out,
+    straight_pieces,
+)
 
 Places = NDArray[np.intp]
 
@@ -260,14 +272,58 @@ class LinkModel:
         return np.array([self.latency_s, 1 / self.bytes_per_s, max(self.start_s, 0.0)])
 
 
+class Pieces(NamedTuple):
+    """A link of straight pieces: its latency in s, bandwidth in bytes/s, and what messages cost
+    beside both, in s, by their size.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+    costs: tuple[tuple[float, float], ...]
+
+
+_STRAIGHT, _BETTER, _FINEST = 0.02, 0.7, 0.01
+"""A line that misses sizes by less is one; pieces miss them by this part of what it does, at most;
+and they are no finer.
+"""
+
+
+def pieces_of(messages: Messages, model: LinkModel) -> Pieces | None:
+    """Return the straight pieces of a link, by the median of each size; None where a line predicts
+    the sizes that are left out as well.
+    """
+    kept = ~stand_out(model.fit, messages.sizes)
+    sizes, places = np.unique(messages.sizes[kept], return_inverse=True)
+    starts = model.start_s / messages.loops[kept]
+    taken = messages.times[kept] - starts
+    times = np.array([np.median(taken[places == place]) for place in range(len(sizes))])
+    # A larger message takes no less.
+    times = np.maximum.accumulate(times)
+    apart = left_out_sizes(sizes, times)
+    missed = float(np.sqrt(np.mean(apart**2)))
+    endless = np.full_like(sizes, np.inf)
+    line = np.log(model.times(Messages((), sizes, endless, endless)) / times)[1:-1]
+    off = float(np.sqrt(np.mean(line**2)))
+    if off < _STRAIGHT or missed > _BETTER * off:
+        return None
+    chosen = straight_pieces(sizes, times, max(missed, _FINEST))
+    sizes, times = sizes[chosen], times[chosen]
+    latency = float(max(times[0] - sizes[0] / model.bytes_per_s, times[0] / 2))
+    # No cost is below zero: the bandwidth is that of the fastest piece, latency apart.
+    rate = float((sizes / (times - latency)).max())
+    costs = np.maximum(times - latency - sizes / rate, 0.0)
+    return Pieces(latency, rate, tuple(zip(sizes.tolist(), costs.tolist(), strict=True)))
+
+
 @dataclasses.dataclass(frozen=True)
 class LinkFit:
-    """The line of all rows, ranges by the mixed model, what messages are expected to take in each
+    """The line of all rows, or their pieces, ranges by the mixed model, what messages are expected to take in each
     set-up, and how well all that fits.
     """
 
     messages: Messages
     model: LinkModel
+    pieces: Pieces | None
     latency_s: Range
     bytes_per_s: Range
     expected: tuple[NextMeasurement, ...]
@@ -311,15 +367,18 @@ def _fit(messages: Messages, tables: Sequence[Table], from_bytes: int) -> LinkFi
         model.fit.rms, place, math.expm1(residuals[worst]), _left_out(messages, model, mixed)
     )
     rate = Range(1 / per_byte.high, 1 / per_byte.low, per_byte.runs)
+    pieces = pieces_of(messages, model)
+    latency_s, bytes_per_s, *_ = pieces or (model.latency_s, model.bytes_per_s)
     return LinkFit(
         messages,
         model,
-        latency.times(model.latency_s).around(model.latency_s),
-        rate.times(model.bytes_per_s).around(model.bytes_per_s),
+        pieces,
+        latency.times(latency_s).around(latency_s),
+        rate.times(bytes_per_s).around(bytes_per_s),
         tuple(_expected(messages, model, mixed)),
         fitness,
         Evidence.of(tables, len(messages.rows), len(messages.runs)),
-        tuple(_warnings(messages, model)),
+        tuple(_warnings(messages, model, pieces)),
     )
 
 
@@ -458,7 +517,7 @@ _MOST_NAMED = 3
 _STEP_DOWN = 0.02
 
 
-def _warnings(messages: Messages, model: LinkModel) -> list[str]:
+def _warnings(messages: Messages, model: LinkModel, pieces: Pieces | None) -> list[str]:
     fit, warnings = model.fit, []
     named = [
         f"{messages.rows[place]} ({messages.sizes[place]:,.0f} bytes,"
@@ -476,7 +535,12 @@ def _warnings(messages: Messages, model: LinkModel) -> list[str]:
     if falling:
         more = f", and at {len(falling) - 1} more sizes" if len(falling) > 1 else ""
         warnings.append(f"not monotone: {falling[0]}{more}")
-    if fit.rms > WORST_RMS:
+    if pieces is not None:
+        warnings.append(
+            f"no line: rms {100 * fit.rms:.2g} %; `message_ns` has what messages take beside"
+            f" `latency_ns` and `bandwidth_gbps`, in {plural(len(pieces.costs) - 1, 'piece')}"
+        )
+    elif fit.rms > WORST_RMS:
         warnings.append(
             f"no line: rms {100 * fit.rms:.0f} %; `latency_ns` and `bandwidth_gbps` are those of the"
             " nearest one. `[[next_measurement]]` follows the measured sizes"

@@ -4,11 +4,15 @@ times.
 The loss of a residual r is soft-L1, 2 s^2 (sqrt(1 + (r / s)^2) - 1), by reweighting; s is the
 robust standard deviation of all residuals. Rows beyond five of these are outliers: they are named,
 and the others fitted again without them.
+
+Where sums of terms do not follow the rows, straight lines between some sizes may: as few as pass
+all others by no more than a size is missed by that is left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,3 +158,31 @@ def _deviations(relative: Floats, residuals: Floats) -> Floats:
     variance = float(residuals @ residuals) / max(1, rows - values)
     deviations: Floats = np.sqrt(variance * np.diag(spread)) / sizes
     return deviations
+
+
+def _apart(sizes: Floats, times: Floats, at: Sequence[int]) -> Floats:
+    """Return logarithms of times by straight lines between some sizes, over the times."""
+    chosen = sorted(at)
+    apart: Floats = np.log(np.interp(sizes, sizes[chosen], times[chosen]) / times)
+    return apart
+
+
+def left_out_sizes(sizes: Floats, times: Floats) -> Floats:
+    """Return what each size but the first and the last is missed by, as a logarithm, where its two
+    neighbours alone are known.
+    """
+    triples = zip(range(len(sizes)), range(1, len(sizes)), range(2, len(sizes)), strict=False)
+    return np.array([_apart(sizes[[*three]], times[[*three]], (0, 2))[1] for three in triples])
+
+
+def straight_pieces(sizes: Floats, times: Floats, within: float) -> list[int]:
+    """Return the places of sizes between which straight lines pass all others within a logarithm;
+    the furthest one is taken until none is further.
+    """
+    places = [0, len(sizes) - 1]
+    while True:
+        apart = np.abs(_apart(sizes, times, places))
+        furthest = int(np.argmax(apart))
+        if apart[furthest] <= within:
+            return sorted(places)
+        places.append(furthest)

@@ -4,6 +4,7 @@ gradients.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import enum
 import itertools
@@ -13,7 +14,14 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Chain, Interconnect, NicEngines, Topology, TopologyError
+from ...comm import (
+    Chain,
+    Interconnect,
+    MessageCost,
+    NicEngines,
+    Topology,
+    TopologyError,
+)
 from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, Precision, Storage
@@ -54,7 +62,7 @@ class Link:
     """One direction of the link between two neighbours.
 
     A message is cut into packets with a payload of up to `packet_bytes`, each with `header_bytes`
-    on the wire.
+    on the wire, and has a `cost` of its own, which counts as as many bytes.
     """
 
     bandwidth_mbps: int
@@ -62,19 +70,31 @@ class Link:
     share: LinkShare = LinkShare.BYTES
     header_bytes: int = 0
     packet_bytes: int = Interconnect.packet_bytes
+    cost: MessageCost = Interconnect.cost
 
     @property
     def bandwidth_gbps(self) -> float:
         """Bandwidth in Gb/s."""
         return self.bandwidth_mbps / 1000
 
-    def headers(self, sent_bytes: Bytes) -> Bytes:
-        """Return the bytes of the headers of a message's packets."""
+    def overhead_bytes(self, sent_bytes: Bytes) -> Bytes:
+        """Return what a message takes beside its own bytes: headers of its packets, and its cost."""
+        return self._headers(sent_bytes) + self._bytes_of(self.cost.ps(sent_bytes))
+
+    def most_overhead_bytes(self, sent_bytes: int) -> int:
+        """Return the most that a message of up to so many bytes takes beside them."""
+        return self._headers(sent_bytes) + self._bytes_of(self.cost.most_ps)
+
+    def _headers(self, sent_bytes: Bytes) -> Bytes:
         return -(-sent_bytes // self.packet_bytes) * self.header_bytes
 
+    def _bytes_of(self, time_ps: Bytes) -> Bytes:
+        # A byte takes 8 * 10^6 ps at 1 Mb/s.
+        return -(-time_ps * self.bandwidth_mbps // 8_000_000)
+
     def wire_bytes(self, sent_bytes: Bytes) -> Bytes:
-        """Return the bytes of a message on the wire: its own, and the headers of its packets."""
-        return sent_bytes + self.headers(sent_bytes)
+        """Return the bytes that a link carries in the time of a message."""
+        return sent_bytes + self.overhead_bytes(sent_bytes)
 
     def transfer_ps(self, sent_bytes: int) -> int:
         """Return the time in ps that a message takes, without the latency."""
@@ -85,10 +105,8 @@ class Link:
         """Return the bytes of the largest message that takes no longer than a time, without the
         latency.
         """
-        on_wire = self.bandwidth_mbps * time_ps // 8_000_000
-        packets, rest = divmod(on_wire, self.packet_bytes + self.header_bytes)
-        # The last packet need not be full, but has a whole header.
-        return packets * self.packet_bytes + max(0, rest - self.header_bytes)
+        most = self.bandwidth_mbps * time_ps // 8_000_000
+        return bisect.bisect_right(range(1, most + 1), time_ps, key=self.transfer_ps)
 
 
 class OnBoard(Link):
@@ -113,6 +131,7 @@ def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology
         sum_ps_per_kbyte=round(1000 * slowest_ps / _SUMMED_BYTES),
         engines=NicEngines(slowest_ps, engines * NicEngines().burst_bits),
         topology=topology,
+        cost=link.cost,
     )
 
 

@@ -17,6 +17,7 @@ peak_tflops = 9.3
 bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
 header_bytes = 0              # optional: on the wire with each packet, of a payload of up to `packet_bytes`
+message_ns = 0                # optional: what a message takes beside its bytes; by size, [[bytes, ns], ...]
 share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
 topology = "chain"            # optional: or "ring", "switch", "torus" (`shape = [rows, columns]`, if not the squarest)
 [machine]                     # optional: how boards execute, and when messages leave
@@ -42,11 +43,22 @@ bandwidth_gbps = 95
 from __future__ import annotations
 
 import abc
+import math
 from typing import Annotated, Any, Literal
 
 import pydantic
 
-from ...comm import Chain, Interconnect, NicEngines, Topology, Torus, topologies, topology_of
+from ...comm import (
+    Chain,
+    EndCosts,
+    Interconnect,
+    MessageCost,
+    NicEngines,
+    Topology,
+    Torus,
+    topologies,
+    topology_of,
+)
 from ...comm.collective import collectives
 from ..common import (
     DESCRIBED,
@@ -131,6 +143,36 @@ class LaidModel(Model):
         return Torus(shape=(rows, columns))
 
 
+def _sizes_and_costs(value: Any) -> Any:
+    """Return pairs of bytes and ns; one number is the cost of all messages."""
+    if isinstance(value, int | float):
+        return ((1, value),)
+    return tuple(map(as_tuple, value)) if isinstance(value, list | tuple) else value
+
+
+def _in_order(points: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+    sizes = [size for size, _ in points]
+    if sizes != sorted(set(sizes)):
+        raise ValueError("should have each size once, the smallest first")
+    return points
+
+
+_Point = tuple[
+    Annotated[int, pydantic.Field(ge=1, le=10**12)],
+    Annotated[float, pydantic.Field(ge=0, le=1e9, allow_inf_nan=False)],
+]
+MessageNs = Annotated[
+    tuple[_Point, ...],
+    pydantic.BeforeValidator(_sizes_and_costs),
+    pydantic.AfterValidator(_in_order),
+]
+"""What a message occupies a link for beside its bytes, in ns, by its size in bytes."""
+
+
+def _cost(points: tuple[tuple[int, float], ...]) -> MessageCost:
+    return MessageCost(tuple((size, round(ns * 1000)) for size, ns in points))
+
+
 class LinksDescription(LaidModel):
     """The `[links]` table: each direction of every link of the chain, or, in `[[links]]`, of the
     next `count` links.
@@ -143,6 +185,7 @@ class LinksDescription(LaidModel):
     share: Literal["bytes", "paths"] = "bytes"
     header_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
     packet_bytes: Annotated[int, pydantic.Field(ge=1, le=10**9)] = Link.packet_bytes
+    message_ns: MessageNs = ()
     count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
 
     @property
@@ -154,6 +197,7 @@ class LinksDescription(LaidModel):
             LinkShare(self.share),
             self.header_bytes,
             self.packet_bytes,
+            _cost(self.message_ns),
         )
 
 
@@ -188,6 +232,26 @@ class NetworkDescription(LaidModel):
     sum_gbytes_per_s: GbytesPerSecond | None = None
     nic_clock_mhz: Megahertz | None = None
     burst_bits: Annotated[int, pydantic.Field(ge=32, le=4096, multiple_of=32)] | None = None
+    message_ns: MessageNs = ()
+    start_us: Microseconds = 0
+    send_ns: Nanoseconds = 0
+    receive_ns: Nanoseconds = 0
+    copy_gbytes_per_s: GbytesPerSecond | None = None
+    sum_start_ns: Nanoseconds = 0
+    turn_bytes: PositiveFinite | None = None
+
+    @property
+    def ends(self) -> EndCosts:
+        """What messages cost at their ends."""
+        copies = self.copy_gbytes_per_s
+        return EndCosts(
+            round(self.send_ns * 1000),
+            round(self.receive_ns * 1000),
+            0 if copies is None else round(1e6 / copies),
+            round(self.sum_start_ns * 1000),
+            math.inf if self.turn_bytes is None else self.turn_bytes,
+            round(self.start_us * 1e6),
+        )
 
     def interconnect(self, links: Interconnect) -> Interconnect:
         """Return the interconnect of this table; values that are None are those of `links`."""
@@ -206,6 +270,8 @@ class NetworkDescription(LaidModel):
                 links.engines.burst_bits if bits is None else bits,
             ),
             topology=self.laid,
+            cost=_cost(self.message_ns),
+            ends=self.ends,
         )
 
 

@@ -450,6 +450,7 @@ def load_named(cluster: str) -> NamedChain:
         slowest.packet_bytes,
         slowest.header_bytes,
         topology=said.links[0].laid,
+        cost=slowest.cost,
     )
     kinds = tuple(board.name for board in said.boards for _ in range(board.count))
     over = said.network.interconnect(over) if said.network else over

@@ -43,9 +43,11 @@ def varied(cluster: Cluster, factors: Factors) -> Cluster:
         return factors.get(cluster.range_of(f"network.{key}"), 1.0)
 
     if over is not None:
+        faster = of_network("bandwidth_gbps")
         over = dataclasses.replace(
             over,
-            bandwidth_mbps=_at_least_one(over.bandwidth_mbps * of_network("bandwidth_gbps")),
+            bandwidth_mbps=_at_least_one(over.bandwidth_mbps * faster),
+            cost=over.cost.times(1 / faster),
             latency_ps=round(over.latency_ps * of_network("latency_us")),
             packet_stack_ps=round(over.packet_stack_ps * of_network("packet_stack_ns")),
             # The file has a rate, and the cluster its inverse.
@@ -62,14 +64,16 @@ def varied(cluster: Cluster, factors: Factors) -> Cluster:
 
 
 def varied_link(link: Link, factors: Factors, ranges: Iterable[ConstantRange]) -> Link:
-    """Return a link with bandwidth and latency multiplied by their factors; `ranges` are those that
-    are given.
+    """Return a link with bandwidth and latency multiplied by their factors; what messages cost
+    beside their bytes is divided by the bandwidth's. `ranges` are those that are given.
     """
     bandwidth, latency = (find_range(key, ranges) for key in (BANDWIDTH, LATENCY))
+    faster = factors.get(bandwidth, 1.0)
     return dataclasses.replace(
         link,
-        bandwidth_mbps=_at_least_one(link.bandwidth_mbps * factors.get(bandwidth, 1.0)),
+        bandwidth_mbps=_at_least_one(link.bandwidth_mbps * faster),
         latency_ps=round(link.latency_ps * factors.get(latency, 1.0)),
+        cost=link.cost.times(1 / faster),
     )
 
 

@@ -169,7 +169,7 @@ def _long_ps(chain: Chain) -> int:
         (
             8_000_000
             * chain.lanes
-            * (count + link.wire_bytes(weights) + messages * link.header_bytes)
+            * (count + weights + messages * link.most_overhead_bytes(weights))
             // link.bandwidth_mbps
             + 1
             for count, link in zip(chain.link_bytes, chain.links, strict=True)

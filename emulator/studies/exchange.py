@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from ...comm import Interconnect, squarest
-from ...comm.collective import laid_out, sums
+from ...comm import NO_COSTS, Interconnect, squarest
+from ...comm.collective import Collective, laid_out, sums
 from ...comm.exchange import (
     Compressed,
     aggregator_ps,
@@ -92,20 +92,24 @@ def exchange_times(
         over = wires if top == "ring" else beside_aggregator
         return int(hierarchy_ps(over, in_groups, values, top, compressed).max())
 
-    return ExchangeTimes(
-        workers,
-        groups,
-        ratio,
-        ring_ps=int(ring_ps(wires, ready, values, compressed).max()),
-        aggregator_ps=int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
-        rings_under_aggregator_ps=hierarchy("aggregator"),
-        rings_of_rings_ps=hierarchy("ring"),
-        collectives=dict(_others(interconnect, values, workers, compressed)),
-    )
+    if interconnect.ends == NO_COSTS:
+        shown = (
+            int(ring_ps(wires, ready, values, compressed).max()),
+            int(aggregator_ps(beside_aggregator, ready, values, whole).max()),
+            hierarchy("aggregator"),
+            hierarchy("ring"),
+        )
+    else:
+        played = [
+            _played_ps(sums()[name](), interconnect, values, workers, compressed) for name in _SHOWN
+        ]
+        shown = (played[0], played[1], played[2], played[3])
+    others = _others(interconnect, values, workers, compressed)
+    return ExchangeTimes(workers, groups, ratio, *shown, dict(others))
 
 
-_SHOWN = ("ring", "aggregator", "rings", "rings-aggregator")
-"""Collectives whose times have fields of their own."""
+_SHOWN = ("ring", "aggregator", "rings-aggregator", "rings")
+"""Collectives whose times have fields of their own, in their order."""
 
 
 def _others(
@@ -113,15 +117,26 @@ def _others(
 ) -> Iterator[tuple[str, int]]:
     """Yield the times of other collectives among as many workers; a switch adds where there is one."""
     for name, kind in sums().items():
-        collective, nodes = kind(), kind().nodes(workers)
+        collective = kind()
         if name in _SHOWN or collective.problem(workers) is not None:
             continue
         if collective.needs_switch and not interconnect.topology.has_ports:
             continue
-        wires = interconnect.among(nodes)
-        phases = laid_out(collective, workers, wires.topology)
-        ends = played_ends_ps(phases, wires, values, np.zeros(nodes, np.int64), compressed)
-        yield name, int(ends[:workers].max())
+        yield name, _played_ps(collective, interconnect, values, workers, compressed)
+
+
+def _played_ps(
+    collective: Collective,
+    interconnect: Interconnect,
+    values: int,
+    workers: int,
+    compressed: Compressed | None,
+) -> int:
+    nodes = collective.nodes(workers)
+    wires = interconnect.among(nodes)
+    phases = laid_out(collective, workers, wires.topology)
+    ready = np.full(nodes, wires.ends.start_ps, np.int64)
+    return int(played_ends_ps(phases, wires, values, ready, compressed)[:workers].max())
 
 
 def draw_exchanges(

@@ -379,7 +379,9 @@ class Timing:
             return None
         over, row_ps = self.routes.link_of(hop), self.routes.row_ps(hop, stream)
         header_ps = (
-            row_ps * over.headers(stream.row_bytes) // max(1, over.wire_bytes(stream.row_bytes))
+            row_ps
+            * over.overhead_bytes(stream.row_bytes)
+            // max(1, over.wire_bytes(stream.row_bytes))
         )
         device = link + (not stream.path.is_forward)
         of = "" if device == hop[0] else f", of device {device}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Chain, Interconnect, NicEngines, topologies
+from emuchain.comm import Chain, Interconnect, MessageCost, NicEngines, topologies
 from emuchain.comm.interconnect import later
 
 ETHERNET = Interconnect(
@@ -102,6 +102,22 @@ def test_arrays_are_messages_one_by_one(
         interconnect.sum_ps(size) for size, _ in messages
     ]
     assert all(type(time) is int for time in each)
+
+
+STEPPED = MessageCost(((64, 5_000), (1024, 9_000), (1025, 60_000), (4096, 40_000)))
+
+
+def test_costs_by_hand() -> None:
+    """Straight lines between points, as the first and the last one beyond; none for no message."""
+    sizes = [0, 1, 64, 544, 1024, 1025, 4096, 10**9]
+    costs = [0, 5_000, 5_000, 7_000, 9_000, 60_000, 40_000, 40_000]
+    assert [STEPPED.ps(size) for size in sizes] == costs
+    assert STEPPED.ps(np.array([sizes, sizes])).tolist() == [costs, costs]
+    assert STEPPED.times(0.5).ps(1025) == 30_000
+    dear = dataclasses.replace(ETHERNET, cost=STEPPED)
+    assert dear.transfer_ps(1025) - ETHERNET.transfer_ps(1025) == 60_000
+    # Of what is sent: compressed, it is below the step.
+    assert dear.transfer_ps(1025, 544) - ETHERNET.transfer_ps(1025, 544) == 7_000
 
 
 def test_hops() -> None:

@@ -99,7 +99,9 @@ def kind_of(schema: dict[str, Any]) -> str:
                 if "$ref" in items or "oneOf" in items
                 else f"array of {kind_of(items)}"
             )
-        item = kind_of(schema["prefixItems"][0])
+        item, *others = map(kind_of, schema["prefixItems"])
+        if set(others) != {item}:
+            return f"pair of {' and '.join([item, *others])}"
         count = len(schema["prefixItems"])
         return f"{item}, or an array of two" if count == 2 else f"array of {count}: {item}"
     bounds = [

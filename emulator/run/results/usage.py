@@ -209,16 +209,16 @@ def _link(
         sent = round(sent_rows * stream.row_bytes)
         if timing.stages is not None:
             sent = timing.stages.message_bytes([stream], round(sent_rows / stream.rows))
-            headers += over.headers(
+            headers += over.overhead_bytes(
                 sent
             )  # as if it were one message: those of whole messages fill their packets
         else:
-            headers += sent_rows * over.headers(stream.row_bytes)
+            headers += sent_rows * over.overhead_bytes(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
     for device, table, key in tables:
         if rows := counters[device].sent_rows.get(key):
             path_bytes[key.path] = path_bytes.get(key.path, 0) + round(rows * table.row_bytes)
-            headers += rows * over.headers(table.row_bytes)
+            headers += rows * over.overhead_bytes(table.row_bytes)
     carried_ps = (sum(path_bytes.values()) + headers) * 8 * 1_000_000 / over.bandwidth_mbps
     return LinkUsage(*hop, path_bytes, carried_ps / total_ps if total_ps else 0.0)
 

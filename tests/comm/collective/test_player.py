@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emuchain.comm import Interconnect, TopologyError, squarest, topologies
+from emuchain.comm import EndCosts, Interconnect, TopologyError, squarest, topologies
 from emuchain.comm.collective import (
-    EndCosts,
     check,
     collective_ends_ps,
     collective_of,
@@ -26,9 +26,7 @@ LINKS = Interconnect(1_000_000, ALPHA)
 """1 Tb/s: 1,000 bytes take 8,000 ps."""
 
 
-def ends_of(
-    name: str, ranks: int, size: int, over: Interconnect = LINKS, ready: Any = None, **how: Any
-) -> Any:
+def ends_of(name: str, ranks: int, size: int, over: Interconnect = LINKS, ready: Any = None) -> Any:
     """When each rank ends a collective of some bytes."""
     collective = collective_of(name)
     among = over.among(collective.nodes(ranks))
@@ -42,7 +40,7 @@ def ends_of(
             [size * piece for piece in range(pieces + 1)] if blocks else piece_bounds(size, pieces)
         )
 
-    return collective_ends_ps(phases, among, begins, bounds, **how)[:ranks]
+    return collective_ends_ps(phases, among, begins, bounds)[:ranks]
 
 
 def log2_of(ranks: int) -> int:
@@ -127,18 +125,19 @@ def test_inceptionns_exchanges_take_the_times_of_their_collectives(
 def test_costs_of_ends() -> None:
     """A root that sends to 3 is held up 3 times; one that receives from 3 copies one by one."""
     costs = EndCosts(send_ps=100, receive_ps=500, copy_ps_per_kbyte=KBYTE, sum_ps=7)
-    sent = int(ends_of("linear-broadcast", 4, 1000, costs=costs).max())
+    over = dataclasses.replace(LINKS, ends=costs)
+    sent = int(ends_of("linear-broadcast", 4, 1000, over).max())
     assert sent == 3 * (100 + KBYTE) + ALPHA + 500 + KBYTE
-    received = int(ends_of("linear-gather", 4, 1000, costs=costs).max())
+    received = int(ends_of("linear-gather", 4, 1000, over).max())
     assert received == 100 + ALPHA + KBYTE + 3 * (500 + KBYTE)
-    plain = EndCosts(sum_ps=7)
-    assert int(ends_of("linear-reduce", 4, 1000, costs=plain).max()) == ALPHA + 3 * KBYTE + 7
+    plain = dataclasses.replace(LINKS, ends=EndCosts(sum_ps=7))
+    assert int(ends_of("linear-reduce", 4, 1000, plain).max()) == ALPHA + 3 * KBYTE + 7
 
 
 def test_above_some_bytes_ends_agree_one_by_one() -> None:
-    costs = EndCosts(turn_bytes=1000)
-    assert int(ends_of("linear-gather", 4, 1000, costs=costs).max()) == ALPHA + 3 * KBYTE
-    assert int(ends_of("linear-gather", 4, 2000, costs=costs).max()) == 3 * (ALPHA + 2 * KBYTE)
+    over = dataclasses.replace(LINKS, ends=EndCosts(turn_bytes=1000))
+    assert int(ends_of("linear-gather", 4, 1000, over).max()) == ALPHA + 3 * KBYTE
+    assert int(ends_of("linear-gather", 4, 2000, over).max()) == 3 * (ALPHA + 2 * KBYTE)
 
 
 @given(ranks=st.sampled_from([2, 4, 8]), late=st.integers(0, 10**8), size=st.integers(1, 10**6))

@@ -15,6 +15,7 @@ import pytest
 
 from emuchain import InputError, calibrate_check, calibrate_collective, load_cluster
 from emuchain.comm.collective import Goal
+from emuchain.comm.exchange import DataParallel, exchange_ps
 from emuchain.emulator.calibrate import CollectiveModel
 from emuchain.emulator.calibrate.collective import Protocol
 from emuchain.emulator.common import read_toml
@@ -202,3 +203,17 @@ def witness(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"EMUCHAIN_WITNESSES names no folder with {name}")
     return path
+
+
+@pytest.mark.parametrize("protocols", [("eager",), ("rndzvs",), ("eager", "rndzvs")], ids=str)
+def test_gradients_are_exchanged_at_fitted_costs(
+    tmp_path: Path, protocols: tuple[str, ...]
+) -> None:
+    """The file's `[network]` has them: a ring of replicas takes what the model says."""
+    path = measured(tmp_path / "fitted.csv", model(), FITTED, protocols)
+    done = calibrate_collective(path, out=tmp_path / "c.toml")
+    cluster, values = load_cluster(str(tmp_path / "c.toml")), 300_000
+    over = cluster.between_replicas(4, 1)
+    taken_us = exchange_ps(DataParallel(4), over, values) / 1e6
+    said = done.models[0].us(Goal.ALL_REDUCE, 4, 4 * values, protocols[-1])
+    assert taken_us == pytest.approx(said, rel=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from emuchain.emulator.calibrate import calibrate_link
 from emuchain.emulator.calibrate.link import LinkFit, fit_link
 from emuchain.emulator.calibrate.reading import read_tables
+from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.common import InputError
 
 from .synthetic import (
@@ -84,6 +86,42 @@ def test_ranges_hold_the_constants_of_further_runs(tmp_path: Path) -> None:
         held["latency"] += fit.latency_s.low <= sixth.latency_s <= fit.latency_s.high
         held["bandwidth"] += fit.bytes_per_s.low <= sixth.bytes_per_s <= fit.bytes_per_s.high
     assert all(0.85 <= count / files <= 0.97 for count in held.values()), held
+
+
+def eager(size: int) -> float:
+    """What messages take in s that agree first from 4 KiB on, for 9 us, and then are copied once."""
+    return 1e-6 + size / (2e9 if size < 4096 else 10e9) + (9e-6 if size >= 4096 else 0)
+
+
+def test_two_regimes_are_pieces(tmp_path: Path) -> None:
+    """A cluster has them, and its messages take what was measured, to 2 %."""
+    draw = np.random.default_rng(11)
+    rows = [
+        [run, size, repr(eager(size) * math.exp(draw.normal(0, 0.003)) * 1e6)]
+        for run in range(3)
+        for size in SIZES
+    ]
+    path = write_csv(tmp_path / "m.csv", ["run", "message_bytes", "message_us"], rows)
+    done = calibrate_link(path, out=tmp_path / "c.toml")
+    assert done.fit.pieces is not None
+    assert any("`message_ns`" in warning for warning in done.warnings)
+    link = load_cluster(str(tmp_path / "c.toml")).link
+    assert len(done.as_json()["message_ns"]) == len(link.cost.points) <= 8
+    for size in SIZES:
+        taken_s = (link.latency_ps + link.transfer_ps(size)) * 1e-12
+        assert taken_s == pytest.approx(eager(size), rel=0.02)
+    bandwidth, latency = done.constants
+    for constant in (bandwidth, latency):
+        assert constant.range.low <= constant.value <= constant.range.high
+
+
+@pytest.mark.parametrize("noise", [0, 0.02])
+def test_a_line_has_no_pieces(tmp_path: Path, noise: float) -> None:
+    messages = messages_of([TRUTH] * 3, np.random.default_rng(5), noise, outliers=0.05)
+    path = write_messages(tmp_path / "m.csv", messages)
+    done = calibrate_link(path, out=tmp_path / "c.toml")
+    assert done.fit.pieces is None
+    assert "message_ns" not in (tmp_path / "c.toml").read_text().partition("[uncertainty]")[0]
 
 
 def test_runs_are_predicted_by_the_others(tmp_path: Path) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.emulator.calibrate.robust import Floats, fit_times
+from emuchain.emulator.calibrate.robust import (
+    Floats,
+    fit_times,
+    left_out_sizes,
+    straight_pieces,
+)
 
 TERMS = np.stack([np.ones(40), np.geomspace(1, 1e5, 40)], axis=1)
 VALUES = np.array([500.0, 0.25])
@@ -67,3 +72,13 @@ def test_a_model_that_does_not_fit_has_no_outliers() -> None:
     fit = fit_times(TERMS, times)
     assert not fit.outliers.any()
     assert fit.rms > 0.5
+
+
+def test_pieces_of_lines_are_their_ends() -> None:
+    sizes = np.array([1.0, 4, 16, 64, 256])
+    times = np.where(sizes < 16, 2 + sizes, 12 + sizes / 2)
+    assert straight_pieces(sizes[2:], times[2:], 1e-9) == [0, 2]
+    assert straight_pieces(sizes, times, 1e-9) == [0, 1, 2, 4]
+    # 16 bytes take 20; between 4 bytes, which take 6, and 64, which take 44, 13.6 would be.
+    assert left_out_sizes(sizes, times)[1] == pytest.approx(np.log(13.6 / 20))
+    assert left_out_sizes(sizes[2:], times[2:]) == pytest.approx([0], abs=1e-12)

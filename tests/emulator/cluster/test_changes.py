@@ -137,6 +137,7 @@ LINK = {
     "share": "paths",
     "header_bytes": 20,
     "packet_bytes": 1024,
+    "message_ns": [[64, 100], [4096, 300]],
     "count": 2,
     "source": "a bench",
 }
@@ -155,6 +156,13 @@ TABLES = {
         "sum_gbytes_per_s": 3,
         "nic_clock_mhz": 100,
         "burst_bits": 512,
+        "message_ns": 40,
+        "start_us": 3,
+        "send_ns": 20,
+        "receive_ns": 30,
+        "copy_gbytes_per_s": 5,
+        "sum_start_ns": 50,
+        "turn_bytes": 65536,
     },
     "faults": {
         "boards": [{"board": 0, "factor": 3}],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.comm import Chain, Interconnect, NicEngines, Switch
+from emuchain.comm import Chain, Interconnect, MessageCost, NicEngines, Switch
 from emuchain.emulator.cluster import Link, clusters, load_cluster
 from emuchain.emulator.cluster.description import ClusterDescription
 from emuchain.emulator.common import InputError, validate
@@ -335,6 +335,30 @@ def test_a_link_carries_in_a_time_what_takes_no_longer(mbps: int) -> None:
 @pytest.mark.parametrize("mbps", [7, 10_000])
 def test_headers_take_their_part_of_a_time(mbps: int, header: int, packet: int) -> None:
     _check_carried(Link(mbps, latency_ps=5, header_bytes=header, packet_bytes=packet))
+
+
+@pytest.mark.parametrize("points", [((1, 5),), ((64, 2_000_000), (65, 9_000_000))], ids=str)
+@pytest.mark.parametrize("mbps", [7, 10_000])
+def test_costs_take_their_part_of_a_time(mbps: int, points: tuple[tuple[int, int], ...]) -> None:
+    _check_carried(Link(mbps, 5, header_bytes=66, packet_bytes=64, cost=MessageCost(points)))
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (-1, "message_ns"),
+        ([[64, 5], [64, 6]], "each size once, the smallest first"),
+        ([[64, 5], [32, 6]], "each size once, the smallest first"),
+        ([[0, 5]], "message_ns"),
+        ([[64]], "message_ns"),
+        ("fast", "message_ns"),
+    ],
+    ids=str,
+)
+def test_costs_that_are_none_are_refused(value: object, problem: str) -> None:
+    links = {"bandwidth_gbps": 1, "latency_ns": 0, "message_ns": value}
+    with pytest.raises(InputError, match=problem):
+        load_cluster({"name": "a", "boards": [{"type": "vc709"}], "links": links})
 
 
 def _check_carried(link: Link) -> None:

@@ -78,6 +78,28 @@ def test_training_takes_the_time_of_simulation(exchange: str, topology: str) -> 
     assert trained(**keys)[1] == simulated(**keys)
 
 
+ENDS = {
+    "network.topology": "switch",
+    "network.message_ns": 700,
+    "network.start_us": 3,
+    "network.send_ns": 400,
+    "network.receive_ns": 900,
+    "network.copy_gbytes_per_s": 2,
+    "network.sum_start_ns": 300,
+    "network.turn_bytes": 4096,
+}
+"""Costs of messages on links, and at their ends."""
+
+
+@EACH
+def test_costs_at_the_ends_are_those_of_simulation(exchange: str) -> None:
+    changes = {**ENDS, "network.blocking": exchange == "ring"}
+    keys = {"exchange": exchange, "changes": changes}
+    taken = simulated(**keys)
+    assert trained(**keys)[1] == taken
+    assert taken > simulated(exchange=exchange, changes={"network.topology": "switch"})
+
+
 @EACH
 def test_sums_are_those_of_one_chain_but_for_their_order(exchange: str) -> None:
     alone = emuchain.train("quick-cifar", **{**KEYS, "replicas": 1}).weights

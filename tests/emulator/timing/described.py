@@ -4,6 +4,7 @@ in JSON.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -61,6 +62,24 @@ class Formats(NamedTuple):
 def up(count: int, by: int) -> int:
     """Divide and round up."""
     return -(-count // by)
+
+
+def cost_ps(points: list[list[int]], size: int) -> int:
+    """What a message takes beside its bytes, of points of bytes and ns; one of no bytes, nothing."""
+    if not points or not size:
+        return 0
+    within = min(max(size, points[0][0]), points[-1][0])
+    if within == points[0][0]:
+        return 1000 * points[0][1]
+    begin, end = next((a, b) for a, b in itertools.pairwise(points) if within <= b[0])
+    steps, height = end[0] - begin[0], 1000 * (end[1] - begin[1])
+    return 1000 * begin[1] + math.floor((within - begin[0]) * height / steps)
+
+
+def wire_bytes(table: Table, size: int) -> int:
+    """Bytes that a link carries in the time of a message."""
+    cost = cost_ps(table.get("message_ns", []), size)
+    return size + up(cost * round(1000 * table["bandwidth_gbps"]), 8 * 10**6)
 
 
 def pair(value: Any) -> list[int]:

@@ -170,11 +170,16 @@ def clusters(draw: st.DrawFn) -> Table:
                 st.sampled_from([20, 100] if uphill else [0.05, 0.3, 1, 7, 100])
             ),
             "latency_ns": draw(st.sampled_from([0, 0.5, 40, 800, 3000])),
+            "message_ns": draw(COSTS),
             "count": draw(st.integers(1, 2)),
         }
         for _ in range(draw(st.integers(1, 3)))
     ]
     return {"name": "drawn", "boards": boards, "links": links}
+
+
+COSTS = st.sampled_from([[], [], [[1, 90]], [[40, 10], [200, 700], [201, 50]]])
+"""What messages cost beside their bytes."""
 
 
 def chain_keys(
@@ -295,6 +300,7 @@ def interconnects(draw: st.DrawFn) -> Table:
         "packet_bytes": draw(st.sampled_from([64, 100, 4096])),
         "packet_overhead_bytes": draw(st.sampled_from([0, 78])),
         "packet_stack_ns": draw(st.sampled_from([0, 1.5, 900])),
+        "message_ns": draw(COSTS),
         "blocking": draw(st.sampled_from([True, False, True])),
         "sum_gbytes_per_s": draw(st.sampled_from([0.01, 0.7, 30])),
     }

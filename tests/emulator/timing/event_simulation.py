@@ -23,7 +23,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from .described import VALUE_BYTES, Format, Formats, Slice, Table, numbered, read_maps, up
+from .described import (
+    VALUE_BYTES,
+    Format,
+    Formats,
+    Slice,
+    Table,
+    numbered,
+    read_maps,
+    up,
+    wire_bytes,
+)
 from .events import Clock, Mark, Marks, Process
 from .exchange_events import Exchange, Wires
 from .laid import Hop, Laid
@@ -378,7 +388,9 @@ class Chain(Marks):
                 round(1000 * table["bandwidth_gbps"]),
                 round(1000 * table["latency_ns"]),
             )
-            size = max(self.as_long_as(flow, on_wires[wire]) for wire in self.laid.wires(flow.hop))
+            size = max(
+                self.as_long_as(flow, on_wires[wire], table) for wire in self.laid.wires(flow.hop)
+            )
             yield (
                 flow.name,
                 flow.rows,
@@ -387,9 +399,13 @@ class Chain(Marks):
                 flow.needs,
             )
 
-    def as_long_as(self, flow: Flow, others: list[Flow]) -> int:
+    def as_long_as(self, flow: Flow, others: list[Flow], table: Table) -> int:
         """The bytes on a wire in the time of which a stream's map crosses it."""
-        own = sum(other.size for other in others if not self.paths or other.name[0] == flow.name[0])
+        own = sum(
+            other.rows * wire_bytes(table, other.size // other.rows)
+            for other in others
+            if not self.paths or other.name[0] == flow.name[0]
+        )
         parts = 0
         for side in ((1, 2, 5, 8), (3, 4, 6, 7)):
             paths = {other.name[0] for other in others} & set(side)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .described import VALUE_BYTES, Table, up
+from .described import VALUE_BYTES, Table, cost_ps, up
 from .events import Clock, Marks, Process
 from .laid import Laid
 
@@ -23,6 +23,7 @@ class Wires:
         link = min(links, key=lambda each: (each["bandwidth_gbps"], -each["latency_ns"]))
         self.network: Table = cluster.get("network", {})
         self.mbits_per_s = round(1000 * self.network.get("bandwidth_gbps", link["bandwidth_gbps"]))
+        self.costs = (self.network if "network" in cluster else link).get("message_ns", [])
         self.latency_ps = round(1e6 * self.network.get("latency_us", link["latency_ns"] / 1000))
         slowest_ps = max(round(1e6 / board["clock_mhz"]) for board in cluster["boards"])
         sums = self.network.get("sum_gbytes_per_s")
@@ -39,7 +40,7 @@ class Wires:
         packets = up(size, self.network.get("packet_bytes", 4096))
         wire = size + packets * self.network.get("packet_overhead_bytes", 0)
         stack_ps = packets * round(1000 * self.network.get("packet_stack_ns", 0))
-        return max(up(8 * 10**6 * wire, self.mbits_per_s), stack_ps)
+        return max(up(8 * 10**6 * wire, self.mbits_per_s), stack_ps) + cost_ps(self.costs, size)
 
     def sum_ps(self, size: int) -> int:
         return up(size * self.sum_ps_per_kbyte, 1000)

@@ -7,6 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emuchain.comm import MessageCost
 from emuchain.emulator.cluster import Cluster, Link
 from emuchain.emulator.mapping import DataPath, Stream, partition, path_row_ps
 from emuchain.emulator.timing import Timing
@@ -84,6 +85,7 @@ def chains(draw: st.DrawFn) -> Timing:
         draw(st.integers(0, 2000)) * 1000,
         header_bytes=draw(st.sampled_from([0, 66])),
         packet_bytes=draw(st.sampled_from([64, 1448])),
+        cost=draw(st.sampled_from([MessageCost(((1, 70_000), (99, 900_000)))])),
     )
     cluster = Cluster("c", boards, link)
     return Timing.of(

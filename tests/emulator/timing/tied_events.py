@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .described import VALUE_BYTES, numbered, up
+from .described import VALUE_BYTES, numbered, up, wire_bytes
 from .events import Mark, Process
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def _sum(chain: Chain, device: int, number: int) -> list[Mark]:
 def _numbers(chain: Chain, link: int, to: int, needs: Callable[[int], list[Mark]]) -> Process:
     """A number in double precision for each mini-batch."""
     table = numbered(chain.cluster["links"], link)
-    row_ps = up(8 * 10**6 * 2 * VALUE_BYTES, round(1000 * table["bandwidth_gbps"]))
+    row_ps = up(
+        8 * 10**6 * wire_bytes(table, 2 * VALUE_BYTES), round(1000 * table["bandwidth_gbps"])
+    )
     for number in range(len(chain.mini_batches)):
         yield needs(number)
         yield row_ps
@@ -124,10 +126,9 @@ def _tied(chain: Chain) -> Iterator[tuple[str, list[int], list[int]]]:
 
 def _row_ps(chain: Chain, head: str, link: int) -> int:
     features = chain.maps[chain.maps[head].operation["tied"]].channels
-    return up(
-        8 * 10**6 * VALUE_BYTES * features,
-        round(1000 * numbered(chain.cluster["links"], link)["bandwidth_gbps"]),
-    )
+    table = numbered(chain.cluster["links"], link)
+    size = wire_bytes(table, VALUE_BYTES * features)
+    return up(8 * 10**6 * size, round(1000 * table["bandwidth_gbps"]))
 
 
 def _rows(
