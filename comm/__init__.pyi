@@ -13,6 +13,7 @@ from .packet_flow import NicBurst, NicFlow, NicStage, egress, ingress, packet_he
 from .topology import (
     Chain,
     Cycle,
+    Hosts,
     Switch,
     Topology,
     TopologyError,
@@ -33,6 +34,7 @@ __all__ = [
     "FifoResource",
     "Format",
     "Gate",
+    "Hosts",
     "Interconnect",
     "Mailbox",
     "Message",

@@ -151,6 +151,11 @@ class Interconnect:
     cost: MessageCost = MessageCost()
     ends: EndCosts = NO_COSTS
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether ends cost nothing, and all links are alike, as closed forms have it."""
+        return self.ends == NO_COSTS and self.topology.joins_boards
+
     def transfer_ps(self, message_bytes: Count, compressed_bytes: Count | None = None) -> Count:
         """Return for how long a message occupies the links of its sender and its receiver, in ps,
         without latency.

@@ -2,6 +2,7 @@
 
 from .chain import Chain
 from .cycle import Cycle
+from .hosts import Hosts
 from .switch import Switch
 from .topology import Topology, TopologyError, topologies, topology_of
 from .torus import Torus, squarest
@@ -9,6 +10,7 @@ from .torus import Torus, squarest
 __all__ = [
     "Chain",
     "Cycle",
+    "Hosts",
     "Switch",
     "Topology",
     "TopologyError",

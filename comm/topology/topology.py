@@ -43,6 +43,8 @@ class Topology(abc.ABC):
     """As in the key `topology` of a cluster's `[links]` or `[network]`."""
     has_ports: ClassVar[bool] = False
     """Whether all links of a node share one port."""
+    joins_boards: ClassVar[bool] = True
+    """Whether data paths of a chain can take its links; otherwise replicas alone can."""
 
     nodes: int | None = None
 

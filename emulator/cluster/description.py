@@ -85,16 +85,33 @@ from .board_description import (
 from .cluster import Link, LinkShare
 
 
-def _topology(text: str) -> str:
+def _of_network(text: str) -> str:
     if text.partition(":")[0] not in topologies():
         raise ValueError(f"should be {either([*map(repr, topologies())])}")
     topology_of(text)
     return text
 
 
-TopologyName = Annotated[
+def _of_boards(text: str) -> str:
+    names = [name for name, kind in topologies().items() if kind.joins_boards]
+    if text.partition(":")[0] not in names:
+        alone = " is of `[network]` alone;" if text.partition(":")[0] in topologies() else ""
+        raise ValueError(f"{alone} should be {either([*map(repr, names)])}".strip())
+    return _of_network(text)
+
+
+BoardTopology = Annotated[
     str,
-    pydantic.AfterValidator(_topology),
+    pydantic.AfterValidator(_of_boards),
+    pydantic.Field(
+        json_schema_extra={
+            "choices": [name for name, kind in topologies().items() if kind.joins_boards]
+        }
+    ),
+]
+NetworkTopology = Annotated[
+    str,
+    pydantic.AfterValidator(_of_network),
     pydantic.Field(json_schema_extra={"choices": [*topologies()]}),
 ]
 
@@ -122,7 +139,7 @@ Shape = Annotated[
 class LaidModel(Model):
     """A table with the topology of its links."""
 
-    topology: TopologyName = "chain"
+    topology: BoardTopology = "chain"
     shape: Shape | None = None
 
     @pydantic.field_validator("shape")
@@ -223,6 +240,7 @@ class NetworkDescription(LaidModel):
     the links.
     """
 
+    topology: NetworkTopology = "chain"
     bandwidth_gbps: Gbps | None = None
     latency_us: Microseconds | None = None
     packet_bytes: Annotated[int, pydantic.Field(ge=64, le=10**9)] = Interconnect.packet_bytes

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...comm import NO_COSTS, Interconnect, squarest
+from ...comm import Interconnect, squarest
 from ...comm.collective import Collective, laid_out, sums
 from ...comm.exchange import (
     Compressed,
@@ -92,7 +92,7 @@ def exchange_times(
         over = wires if top == "ring" else beside_aggregator
         return int(hierarchy_ps(over, in_groups, values, top, compressed).max())
 
-    if interconnect.ends == NO_COSTS:
+    if interconnect.is_plain:
         shown = (
             int(ring_ps(wires, ready, values, compressed).max()),
             int(aggregator_ps(beside_aggregator, ready, values, whole).max()),

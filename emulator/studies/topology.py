@@ -129,7 +129,7 @@ def other_topologies(mapping: Mapping, cluster: Cluster, ports: Ports) -> dict[s
     kinds = {
         name: kind.among(count)
         for name, kind in topologies().items()
-        if not isinstance(kind, Chain)
+        if kind.joins_boards and not isinstance(kind, Chain)
     }
     return {
         name: Topology(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from emuchain.comm import (
     Chain,
     Cycle,
+    Hosts,
     Interconnect,
     Switch,
     Topology,
@@ -24,7 +25,9 @@ from emuchain.comm import (
 )
 from emuchain.comm.exchange import broadcast_rounds
 
-ALL = pytest.mark.parametrize("name", [*topologies()])
+ALL = pytest.mark.parametrize(
+    "name", [name for name, topology in topologies().items() if topology.joins_boards]
+)
 NODES = st.integers(2, 60)
 
 
@@ -128,3 +131,16 @@ def test_by_hand() -> None:
     assert Torus(shape=(2, 3)).among(6).route(1, 5) == ((1, 0), (0, 5))
     assert Chain().ring_places(6).tolist() == [0, 2, 4, 5, 3, 1]
     assert Switch().ring_places(3).tolist() == [0, 1, 2]
+
+
+def test_hosts_by_hand() -> None:
+    """Three nodes a host; between hosts a message takes four times as long, and 20 latencies."""
+    hosts = Hosts(boards=3, slower=4, latencies=20).among(8)
+    assert [hosts.hops(0, other) for other in (1, 2, 3, 7)] == [1, 1, 20, 20]
+    assert hosts.hops(np.array([0, 5]), np.array([2, 6])).tolist() == [1, 20]
+    # Two leave the first host, three come into the last one.
+    messages = [(0, 1), (1, 6), (2, 3), (4, 7), (5, 6), (6, 7)]
+    assert hosts.shares(messages) == [1, 12, 8, 12, 12, 1]
+    assert hosts.ring_places(8).tolist() == [*range(8)]
+    with pytest.raises(ValueError, match="`boards` = 0"):
+        Hosts(boards=0)
