@@ -19,6 +19,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -242,11 +243,13 @@ def sums() -> dict[str, type[Collective]]:
 
 def collective_of(text: str) -> Collective:
     """Return the collective that a text names, perhaps with keys of its own: `ring`, or
-    `rings:groups=2`.
+    `rings:groups=2`; or that it writes down.
 
     Raises:
-        ValueError: there is no such collective, or it has no such keys.
+        ValueError: there is no such collective, it has no such keys, or steps are wrong.
     """
+    if is_written(text):
+        return _Written(tuple(phases_of(text)))
     kind, keys = spelled(text, collectives(), ())
     return kind(**keys)
 
@@ -262,19 +265,25 @@ def as_text(phases: Iterable[Phase]) -> str:
     return "\n".join(lines)
 
 
+def is_written(text: str) -> bool:
+    """Return whether a text has the steps of a collective, and not its name."""
+    return _PHASE.match(text) is not None
+
+
 _STEP = re.compile(r"(\d{1,6})\s*>\s*(\d{1,6})\s+(\d{1,6})(?:\s*-\s*(\d{1,6}))?(\s+add)?")
 _PHASE = re.compile(r"pieces\s+(\d{1,6})(\s+of\s+weights)?")
 
 
 def phases_of(text: str) -> list[Phase]:
-    """Return the phases of a text as `as_text` writes it; lines that begin with # are ignored.
+    """Return the phases of a text as `as_text` writes it, where semicolons may stand for line ends;
+    lines that begin with # are ignored.
 
     Raises:
         CollectiveError: a line is written otherwise.
     """
     phases: list[Phase] = []
     rounds: list[Round] = []
-    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+    for number, line in enumerate(map(str.strip, re.split("[\\n;]", text)), 1):
         if not line or line.startswith("#"):
             continue
         begins = _PHASE.fullmatch(line)
@@ -282,10 +291,29 @@ def phases_of(text: str) -> list[Phase]:
             rounds = []
             phases.append(Phase(int(begins[1]), rounds, begins[2] is not None))
         elif phases:
-            rounds.append([_step_of(part.strip(), number) for part in line.split(",")])
+            rounds.append(tuple(_step_of(part.strip(), number) for part in line.split(",")))
         else:
             raise CollectiveError(f"line {number}: {line!r} should be `pieces` and their number")
-    return phases
+    return [phase._replace(rounds=tuple(phase.rounds)) for phase in phases]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written(Collective):
+    """A sum whose steps a user wrote down, for as many ranks as these name."""
+
+    written: tuple[Phase, ...]
+
+    name: ClassVar[str] = "written"
+
+    def problem(self, ranks: int) -> str | None:
+        """See `Collective`."""
+        rounds = itertools.chain(*(phase.rounds for phase in self.written))
+        own = 1 + max((max(step[:2]) for step in itertools.chain(*rounds)), default=-1)
+        return None if own == ranks else f"its steps are those of {own} ranks, not of {ranks}"
+
+    def phases(self, ranks: int, topology: Topology = ON_SWITCH) -> list[Phase]:
+        """See `Collective`."""
+        return [*self.written]
 
 
 def _step_of(text: str, number: int) -> Step:

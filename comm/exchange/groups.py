@@ -38,6 +38,7 @@ from ..collective import (
     LaidPhase,
     collective_ends_ps,
     collective_of,
+    is_written,
     laid_out,
     piece_bounds,
 )
@@ -45,7 +46,7 @@ from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregato
 from ..collective.player import NodeTimes
 from ..collective.rings import Ring
 from ..host import Mailbox
-from ..interconnect import NO_COSTS, Interconnect
+from ..interconnect import Interconnect
 from ..topology import Topology
 from .nic import Gradient, Nic
 from .played import PlayedNode, PlayedPart
@@ -90,6 +91,11 @@ class DataParallel:
     def is_inceptionns(self) -> bool:
         """Whether it is a ring or an aggregator, perhaps in groups."""
         return self.exchange in ("ring", "aggregator")
+
+    @property
+    def exchange_name(self) -> str:
+        """What a sentence calls the exchange."""
+        return "steps from a file" if is_written(self.exchange) else self.exchange
 
     @functools.cached_property
     def collective(self) -> Collective:
@@ -255,7 +261,7 @@ def exchange_ends_ps(
     """
     compressed = _compressed(data_parallel)
     ready_ps = ready_ps + interconnect.ends.start_ps
-    if not data_parallel.is_inceptionns or interconnect.ends != NO_COSTS:
+    if not data_parallel.is_inceptionns or not interconnect.is_plain:
         ready_ps = np.append(ready_ps, [free_ps] * (data_parallel.nodes - data_parallel.replicas))
         phases = data_parallel.laid_out(interconnect.topology)
         ends = played_ends_ps(phases, interconnect, count, ready_ps, compressed)

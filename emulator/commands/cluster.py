@@ -161,6 +161,7 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
 
     boards = list(dict.fromkeys(board.name for board in loaded.boards))
     link, replicas = loaded.link, loaded.interconnect
+    dearest_ps = link.cost.most_ps
     constants = list(_constants(name, loaded, changes))
     uncertain = sum(constant is not None and not constant.is_exact for *_, constant in constants)
     print_answer(
@@ -168,7 +169,9 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
             f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
             *(f"board {board.name}: {_peak_words(board)}" for board in _fpgas(loaded)),
             f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each"
-            " neighbour" + ("" if loaded.is_chain else f", {loaded.topology.name}"),
+            " neighbour"
+            + ("" if loaded.is_chain else f", {loaded.topology.name}")
+            + (f"; up to {format_time_ps(dearest_ps)} beside a message" if dearest_ps else ""),
             (
                 f"between replicas: {replicas.bandwidth_mbps / 1000:g} Gb/s and"
                 f" {format_time_ps(replicas.latency_ps)}, {replicas.topology.name}"

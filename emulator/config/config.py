@@ -219,8 +219,8 @@ class Config(Model):
     exchange: ExchangeKey = pydantic.Field(
         "ring",
         description=(
-            f"how replicas exchange gradients: {', '.join(sums())}, such as `rings:groups=2`"
-            " (docs/exchange.md)"
+            f"how replicas exchange gradients: {', '.join(sums())}, such as `rings:groups=2`, or"
+            " a file of steps (docs/exchange.md)"
         ),
     )
     groups: Positive = pydantic.Field(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic_core import core_schema
 
-from ...comm.collective import collective_of, sums
+from ...comm.collective import as_text, collective_of, is_written, phases_of, sums
 from ...kernels.codec import Codec, parse_codec
 from ...kernels.optimizers import optimizers, parse_optimizer
 from ..cluster import check_changes
-from ..common import NO_FILE, InputError, Positive, did_you_mean
+from ..common import NO_FILE, InputError, Positive, did_you_mean, read_text
 from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
@@ -193,9 +194,23 @@ def _optimizer(text: str) -> str:
 
 
 def _exchange(text: str) -> str:
-    _known(text.partition(":")[0], sums())
+    """Return the exchange that a text names; of a file with its steps, these in one line."""
+    if text.partition(":")[0] not in sums() and roles.is_steps_file(text):
+        phases = phases_of(_read(text))
+        if not phases:
+            raise ValueError("has no steps; should begin with `pieces` and their number")
+        text = "; ".join(as_text(phases).splitlines())
+    if not is_written(text):
+        _known(text.partition(":")[0], sums())
     collective_of(text)
     return text
+
+
+def _read(file: str) -> str:
+    try:
+        return read_text(pathlib.Path(file))
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror or error}") from None
 
 
 def _rates(text: str) -> RateSchedule:
@@ -206,7 +221,7 @@ def _rates(text: str) -> RateSchedule:
 ChangesKey = Annotated[dict[str, object], _Changes()]
 CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
-ExchangeKey = Annotated[str, pydantic.AfterValidator(_exchange), NO_FILE]
+ExchangeKey = Annotated[str, pydantic.AfterValidator(_exchange), roles.EXCHANGE]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
 RatesKey = Annotated[RateSchedule, _Spelt(RateSchedule, _rates, str)]

@@ -4,6 +4,7 @@ kinds of files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from ..common import Paths, Reads, Writes, in_folder, itself, touched
@@ -51,6 +52,17 @@ def _schedule(value: str) -> Paths:
     return () if value in schedules() else itself(value)
 
 
+def is_steps_file(value: str) -> bool:
+    """Return whether an exchange that has no known name should be a file with its steps."""
+    return value.lower().endswith(".txt") or os.path.isfile(value)
+
+
+def _exchange(value: str) -> Paths:
+    from ...comm.collective import sums
+
+    return itself(value) if value not in sums() and is_steps_file(value) else ()
+
+
 def _cut(value: str) -> Paths:
     return itself(value) if value.lower().endswith(".toml") else ()
 
@@ -84,6 +96,7 @@ FAULTS = Reads("a file of faults", _faults)
 CUT = Reads("a hand-made cut", _cut)
 WEIGHTS = Reads("a file of weights", _weights)
 SCHEDULE = Reads("a schedule's file", _schedule)
+EXCHANGE = Reads("an exchange's file", _exchange)
 CHECKPOINT = Reads("a checkpoint")
 RUN = Reads("a results file")
 CONFIGURATION = Reads("the configuration")

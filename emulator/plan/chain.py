@@ -13,6 +13,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from ...comm import Switch
 from ...comm.collective import CollectiveError
 from ...comm.collective import check as check_collective
 from ...comm.exchange import DataParallel, sums_once
@@ -158,13 +159,19 @@ def check_topology(
     """Check that boards, and replicas, can be on their topologies.
 
     Raises:
-        InputError: a shape has another number of places, or links that hold up messages are not
-            those of a chain.
+        InputError: a shape has another number of places, an exchange needs a switch and there is
+            none, or links that hold up messages are not those of a chain.
     """
     if devices > 1 or data_parallel.replicas == 1:
         cluster.laid_on(devices)
     if data_parallel.replicas > 1:
-        cluster.between_replicas(data_parallel.nodes, devices)
+        laid = cluster.between_replicas(data_parallel.nodes, devices).topology
+        if data_parallel.collective.needs_switch and not laid.has_ports:
+            table = "links" if cluster.own_interconnect is None else "network"
+            raise InputError(
+                f"`exchange` = {data_parallel.exchange!r}: a switch forms the sum, and"
+                f" `{table}.topology` = {laid.name!r}; should be {Switch.name!r}"
+            )
     if config.throttle == "wall" and devices > 1 and not cluster.is_chain:
         raise InputError(
             "`throttle` = 'wall': holds up messages on the links of a chain, and `links.topology` ="
@@ -268,7 +275,7 @@ def _check_collective(parallel: DataParallel) -> None:
     if parallel.is_inceptionns:
         return
     collective = parallel.collective
-    given = f"`exchange` = {parallel.exchange!r}"
+    given = f"`exchange` = {parallel.exchange_name!r}"
     if parallel.groups > 1:
         raise InputError(
             f"{given}: `groups` = {parallel.groups} is of 'ring' and 'aggregator'; should be left"

@@ -13,7 +13,7 @@ import pytest
 
 import emuchain
 from emuchain.comm import Topology
-from emuchain.comm.collective import Phase, sums
+from emuchain.comm.collective import Phase, as_text, check, collective_of, sums
 from emuchain.comm.collective.levels import AggregatorNode
 from emuchain.comm.collective.rings import Ring
 from emuchain.emulator.common import InputError
@@ -28,6 +28,7 @@ KEYS: dict[str, Any] = {
     "schedule": "sync",
     "seed": 1,
 }
+HOSTS = "hosts:boards=2,slower=3,latencies=5"
 EACH = pytest.mark.parametrize("exchange", [*sums(), "rings:groups=2"])
 
 
@@ -71,10 +72,14 @@ def simulated(**keys: Any) -> int:
 
 
 @EACH
-@pytest.mark.parametrize("topology", ["switch", "torus"])
+@pytest.mark.parametrize("topology", ["switch", "torus", HOSTS])
 def test_training_takes_the_time_of_simulation(exchange: str, topology: str) -> None:
-    changes = {"link.topology": topology}
+    changes = {"network.topology": topology}
     keys = {"exchange": exchange, "changes": changes}
+    if exchange == "switch" != topology:
+        with pytest.raises(InputError, match=r"`network.topology` = '\w+'; should be 'switch'"):
+            simulated(**keys)
+        return
     assert trained(**keys)[1] == simulated(**keys)
 
 
@@ -103,7 +108,8 @@ def test_costs_at_the_ends_are_those_of_simulation(exchange: str) -> None:
 @EACH
 def test_sums_are_those_of_one_chain_but_for_their_order(exchange: str) -> None:
     alone = emuchain.train("quick-cifar", **{**KEYS, "replicas": 1}).weights
-    together = emuchain.train("quick-cifar", **KEYS, exchange=exchange).weights
+    keys = {**KEYS, "changes": {"network.topology": "switch"}}
+    together = emuchain.train("quick-cifar", **keys, exchange=exchange).weights
     for layer, arrays in alone.items():
         for name, array in arrays.items():
             assert together[layer][name] == pytest.approx(array, abs=2e-6)
@@ -118,6 +124,7 @@ def test_sums_are_those_of_one_chain_but_for_their_order(exchange: str) -> None:
         {"compress": "inceptionn:-8", "error_feedback": True},
         {"compress": "topk:0.1", "error_feedback": True, "changes": {"link.topology": "ring"}},
         {"changes": {"network.topology": "ring", "network.blocking": True}},
+        {"changes": {"network.topology": HOSTS}},
     ],
     ids=str,
 )
@@ -137,9 +144,9 @@ def test_rings_are_a_ring_in_groups(keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mpiexec", ["mpich", "openmpi"], indirect=True)
 @pytest.mark.parametrize("exchange", ["halving-doubling", "switch", "rings:groups=2"])
 def test_ranks_give_the_same_bits(mpiexec: Any, tmp_path: Path, exchange: str) -> None:
-    bits, time_ps = trained(exchange=exchange)
+    bits, time_ps = trained(exchange=exchange, changes={"network.topology": "switch"})
     out = tmp_path / "run.h5"
-    flags = []
+    flags = ["--set", "network.topology=switch"]
     for key, value in {**KEYS, "exchange": exchange, "out": out}.items():
         flags += [f"--{key.replace('_', '-')}", str(value)]
     mpiexec(3, ["-m", "emuchain", "train", "quick-cifar", *flags], timeout=200)
@@ -199,3 +206,46 @@ def test_two_replicas_add_up_alike() -> None:
         trained(exchange=name, replicas=2)[0] for name in ("ring", "tree", "doubling", "linear")
     )
     assert all(other == bits for other in others)
+
+
+@pytest.mark.parametrize("name", ["doubling", "halving-doubling", "tree"])
+def test_steps_from_a_file_are_those_of_a_collective(tmp_path: Path, name: str) -> None:
+    """Bits and times; the run has the steps, and needs no file any more."""
+    path = tmp_path / "steps.txt"
+    path.write_text("# by hand\n" + as_text(check(collective_of(name), KEYS["replicas"])))
+    plan = emuchain.plan("quick-cifar", **KEYS, exchange=str(path))
+    assert plan.config.exchange.startswith("pieces ")
+    assert trained(exchange=str(path)) == trained(exchange=name)
+    assert simulated(exchange=plan.config.exchange) == simulated(exchange=name)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "has no steps"),
+        ("pieces 1\n0>3 0 add", "does not have the part"),
+        ("pieces 1\n0>1 0 add, 2>1 0 add, 3>1 0 add\n1>0 0, 1>2 0", "rank 3, piece 0"),
+        ("pieces 1\n0>1 0 add\n1>0 0", "those of 2 ranks, not of 4"),
+        ("pieces 1\n0>9 0 add\n1>0 0", "those of 10 ranks, not of 4"),
+        ("pieces 1\n0-1 0 add", "line 2"),
+        ("rounds 1", "line 1: 'rounds 1'"),
+    ],
+    ids=str,
+)
+def test_steps_that_are_wrong_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "steps.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=problem):
+        emuchain.plan("quick-cifar", **KEYS, exchange=str(path))
+    path.unlink()
+    with pytest.raises(InputError, match=r"steps.txt.*cannot be read"):
+        emuchain.plan("quick-cifar", **KEYS, exchange=str(path))
+
+
+def test_rings_in_hosts_are_faster_than_one_ring() -> None:
+    """Between hosts a link is ten times slower; a ring crosses it 6 times, leaders' twice."""
+    changes = {"network.topology": "hosts:boards=2,slower=10,latencies=10"}
+    both = [simulated(exchange=name, changes=changes) for name in ("ring", "rings:groups=2")]
+    assert both[1] < both[0]
+    with pytest.raises(InputError, match=r"`links.topology` = 'hosts'.*is of `\[network\]` alone"):
+        simulated(changes={"link.topology": "hosts"})
