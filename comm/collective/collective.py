@@ -112,8 +112,8 @@ class Goal(enum.Enum):
         return self in (Goal.SCATTER, Goal.GATHER, Goal.ALL_GATHER, Goal.ALL_TO_ALL)
 
 
-Parts = NDArray[np.bool_]
-"""Whether each rank's piece holds the part of each rank: (rank, piece, part)."""
+Parts = NDArray[np.uint8]
+"""Whether each rank's piece holds the part of each rank, a bit each: (rank, piece, part / 8)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,15 +187,21 @@ def _check_step(step: Step, number: int, nodes: int, pieces: int) -> None:
 
 def _before(goal: Goal, ranks: int, nodes: int, pieces: int) -> Parts:
     """Return what pieces hold before."""
-    held = np.zeros((nodes, pieces, ranks), np.bool_)
+    held = np.zeros((nodes, pieces, -(-ranks // 8)), np.uint8)
     for rank in range(ranks):
+        byte, bit = rank // 8, 1 << rank % 8
         if goal in (Goal.GATHER, Goal.ALL_GATHER):
-            held[rank, rank, rank] = True
+            held[rank, rank, byte] = bit
         elif goal is Goal.ALL_TO_ALL:
-            held[rank, rank * ranks : (rank + 1) * ranks, rank] = True
+            held[rank, rank * ranks : (rank + 1) * ranks, byte] = bit
         elif rank == ROOT or goal.is_a_sum:
-            held[rank, :, rank] = True
+            held[rank, :, byte] = bit
     return held
+
+
+def _told_apart(parts: NDArray[np.uint8], ranks: int) -> NDArray[np.bool_]:
+    """Return the parts of a rank, a value each: (piece, part)."""
+    return np.unpackbits(parts, axis=-1, count=ranks, bitorder="little").astype(np.bool_)
 
 
 def _check_after(goal: Goal, ranks: int, held: Parts, doubled: Parts) -> None:
@@ -213,10 +219,10 @@ def _check_after(goal: Goal, ranks: int, held: Parts, doubled: Parts) -> None:
             wanted = blocks[rank : rank + 1]
         elif goal is Goal.ALL_TO_ALL:
             wanted = blocks[rank::ranks]
-        wrong = (held[rank] != of_pieces) | doubled[rank]
-        for number, part in np.argwhere(wrong[wanted]).tolist():
+        own, twice = (_told_apart(parts[rank, wanted], ranks) for parts in (held, doubled))
+        for number, part in np.argwhere((own != of_pieces[wanted]) | twice).tolist():
             piece = wanted[number]
-            what = "has more than once" if held[rank, piece, part] else "does not have"
+            what = "has more than once" if own[number, part] else "does not have"
             if not of_pieces[piece, part]:
                 what = "should not have"
             raise CollectiveError(f"rank {rank}, piece {piece} {what} the part of rank {part}")

@@ -79,7 +79,9 @@ class Link:
 
     def overhead_bytes(self, sent_bytes: Bytes) -> Bytes:
         """Return what a message takes beside its own bytes: headers of its packets, and its cost."""
-        return self._headers(sent_bytes) + self._bytes_of(self.cost.ps(sent_bytes))
+        headers = self._headers(sent_bytes)
+        # Planning asks often, and most links cost nothing beside.
+        return headers + self._bytes_of(self.cost.ps(sent_bytes)) if self.cost.points else headers
 
     def most_overhead_bytes(self, sent_bytes: int) -> int:
         """Return the most that a message of up to so many bytes takes beside them."""
