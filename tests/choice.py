@@ -7,8 +7,8 @@ for each commit.
 A file is whole where it, or the room that it tests, changed since that commit: tests/emulator/rtl
 has the tests of emulator/rtl. So a change runs all tests of its room at once. What it breaks
 elsewhere, a usual run finds where a file is not expensive, and otherwise with the chance of a
-quarter for each test that would; four runs together take 68 % of these. `scripts/test --all` runs
-everything.
+quarter for each test that would; four runs together take 68 % of these. `scripts/test --quick` takes
+one in 16. `scripts/test --all` runs everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-QUARTERS = 4
+SHARE = 4
+"""One test in as many runs, of expensive files."""
+
 EXPENSIVE_S = 3.0
 """A file whose tests take longer is expensive: these are 7 files of 10, and 97 % of the time."""
 
@@ -29,7 +31,8 @@ class Choice:
     changed.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, share: int = SHARE) -> None:
+        self._share = share
         tests = root / "tests"
         self.durations_s: dict[str, float] = json.loads(
             (tests / "durations.json").read_text(encoding="utf-8")
@@ -56,7 +59,8 @@ class Choice:
         ):
             return False
         drawn = hashlib.sha256(f"{self._commit} {file}::{name}".encode()).digest()
-        return drawn[0] % QUARTERS != 0  # a checksum would draw the same quarters from each commit
+        # Of a digest: a checksum would draw the same quarters from each commit.
+        return drawn[0] % self._share != 0
 
 
 def has_changed(file: str, changed: Collection[str]) -> bool:

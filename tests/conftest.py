@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 
-from .choice import Choice
+from .choice import SHARE, Choice
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -348,7 +348,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     are exhaustive, too (choice.py). Files that take longest come first, so that workers that run
     files side by side (xdist) end together.
     """
-    choice = Choice(ROOT)
+    choice = Choice(ROOT, config.getoption("one_in"))
     for item in items:
         if "mpiexec" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.launches)
@@ -373,8 +373,13 @@ def _file_of(nodeid: str) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag with which `scripts/test --all` notes what each file's tests take."""
+    """Add the flags with which `scripts/test` takes a smaller share, or notes what each file's tests
+    take.
+    """
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
+    parser.addoption(
+        "--one-in", type=int, default=SHARE, help="of expensive files, run one test in as many"
+    )
 
 
 _durations_s: Counter[str] = Counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .choice import QUARTERS, Choice, has_changed
+from .choice import SHARE, Choice, has_changed
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,22 @@ LONG = [("tests/room/test_long.py", f"test_{number}") for number in range(60)]
 
 def test_commits_in_a_row_draw_other_tests(checkout: Path) -> None:
     runs: list[set[str]] = []
-    for number in range(3 * QUARTERS):
+    for number in range(3 * SHARE):
         commit(checkout, str(number))
         choice = Choice(checkout)
         assert not any(choice.leaves_out("tests/room/test_short.py", name) for _, name in LONG)
         runs.append({name for file, name in LONG if not choice.leaves_out(file, name)})
     assert all(5 <= len(run) <= 30 for run in runs)
     assert len(set().union(*runs)) > 50
+
+
+def test_a_quick_run_takes_some_of_those(checkout: Path) -> None:
+    commit(checkout, "one")
+    usual, quick = (
+        {name for file, name in LONG if not Choice(checkout, share).leaves_out(file, name)}
+        for share in (SHARE, 4 * SHARE)
+    )
+    assert quick < usual
 
 
 @pytest.mark.parametrize(
