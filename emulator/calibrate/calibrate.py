@@ -42,7 +42,7 @@ from .constants import Constant, Evidence, NextMeasurement, as_json
 from .engine import Check, EngineFit, fit_engine, is_of_convolutions, shape_of
 from .engine import check as check_engine
 from .layers import LayerTime, ProfileFit, fit_layers, is_of_layers
-from .link import UNIT_BYTES, LinkFit, Pieces, draw_link, fit_link
+from .link import UNIT_BYTES, LinkFit, draw_link, fit_link
 from .plausible import Line, check_link
 from .reading import Path, Table, listed_files, named, of_board, read_tables, version_of
 
@@ -68,7 +68,7 @@ class LinkCalibration:
         said = as_json(self.constants, self.fit.evidence, self.fit.fitness)
         nuisance: dict[str, Any] = {"kernel_start_us": self.fit.model.start_s * 1e6}
         if self.fit.pieces is not None:
-            nuisance["message_ns"] = message_ns(self.fit.pieces)
+            nuisance["message_ns"] = message_ns(self.fit)
         return {
             **said,
             **nuisance,
@@ -172,7 +172,7 @@ def calibrate_link(
 
 
 def _constants(fit: LinkFit) -> Iterator[Constant]:
-    latency_s, bytes_per_s, *_ = fit.pieces or (fit.model.latency_s, fit.model.bytes_per_s)
+    latency_s, bytes_per_s, _ = fit.link
     rate = fit.bytes_per_s.times(8e-9)
     yield Constant("link.bandwidth_gbps", bytes_per_s * 8e-9, rate, "Gb/s")
     yield Constant("link.latency_ns", latency_s * 1e9, fit.latency_s.times(1e9), "ns")
@@ -419,15 +419,15 @@ def cluster_toml(
         constant.key.removeprefix("link."): constant.value for constant in constants
     }
     if fit.pieces is not None:
-        links["message_ns"] = message_ns(fit.pieces)
+        links["message_ns"] = message_ns(fit)
     further = [*_uncertainty(constants, fit.evidence, {}), *_tables(fit.expected)]
     heading = f"Links as measured ({fit.evidence}); `emuchain calibrate link`"
     return _of_cluster(path, board, heading, links, further)
 
 
-def message_ns(pieces: Pieces) -> list[list[float]]:
+def message_ns(fit: LinkFit) -> list[list[float]]:
     """Return what messages cost beside their bytes as a file has it, to the ps: [[bytes, ns], ...]."""
-    return [[int(size), round(cost * 1e9, 3)] for size, cost in pieces.costs]
+    return [[int(size), round(cost * 1e9, 3)] for size, cost in fit.link.costs]
 
 
 def collectives_toml(

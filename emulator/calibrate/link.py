@@ -25,7 +25,6 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +55,10 @@ from .robust import (
     WORST_RMS,
     Fit,
     Floats,
+    Pieces,
     fit_times,
-    left_out_sizes,
+    pieces_of,
     stand_out,
-    straight_pieces,
 )
 
 Places = NDArray[np.intp]
@@ -120,6 +119,12 @@ class Messages:
         return bool(
             np.isfinite(self.loops).all() and self.loops.max() >= _LEAST_LOOPS * self.loops.min()
         )
+
+
+def _endless(sizes: Floats) -> Messages:
+    """Return messages of some sizes in endless loops, in which the start of kernels has no part."""
+    infinite = np.full_like(sizes, np.inf)
+    return Messages((), sizes, infinite, infinite)
 
 
 def messages_of(
@@ -257,6 +262,11 @@ class LinkModel:
     start_s: float
     fit: Fit
 
+    @property
+    def line(self) -> Pieces:
+        """Its latency and bandwidth, without the start of kernels: messages cost nothing beside."""
+        return Pieces(self.latency_s, self.bytes_per_s, ())
+
     def times(self, messages: Messages) -> Floats:
         """Return the times in s that messages take by the model."""
         return _terms(messages, True) @ self._values
@@ -272,53 +282,21 @@ class LinkModel:
         return np.array([self.latency_s, 1 / self.bytes_per_s, max(self.start_s, 0.0)])
 
 
-class Pieces(NamedTuple):
-    """A link of straight pieces: its latency in s, bandwidth in bytes/s, and what messages cost
-    beside both, in s, by their size.
-    """
-
-    latency_s: float
-    bytes_per_s: float
-    costs: tuple[tuple[float, float], ...]
-
-
-_STRAIGHT, _BETTER, _FINEST = 0.02, 0.7, 0.01
-"""A line that misses sizes by less is one; pieces miss them by this part of what it does, at most;
-and they are no finer.
-"""
-
-
-def pieces_of(messages: Messages, model: LinkModel) -> Pieces | None:
-    """Return the straight pieces of a link, by the median of each size; None where a line predicts
-    the sizes that are left out as well.
-    """
+def _pieces(messages: Messages, model: LinkModel) -> Pieces | None:
+    """Return the straight pieces of a link, by the median of each size; None where it is a line."""
     kept = ~stand_out(model.fit, messages.sizes)
     sizes, places = np.unique(messages.sizes[kept], return_inverse=True)
-    starts = model.start_s / messages.loops[kept]
-    taken = messages.times[kept] - starts
+    taken = messages.times[kept] - model.start_s / messages.loops[kept]
     times = np.array([np.median(taken[places == place]) for place in range(len(sizes))])
     # A larger message takes no less.
     times = np.maximum.accumulate(times)
-    apart = left_out_sizes(sizes, times)
-    missed = float(np.sqrt(np.mean(apart**2)))
-    endless = np.full_like(sizes, np.inf)
-    line = np.log(model.times(Messages((), sizes, endless, endless)) / times)[1:-1]
-    off = float(np.sqrt(np.mean(line**2)))
-    if off < _STRAIGHT or missed > _BETTER * off:
-        return None
-    chosen = straight_pieces(sizes, times, max(missed, _FINEST))
-    sizes, times = sizes[chosen], times[chosen]
-    latency = float(max(times[0] - sizes[0] / model.bytes_per_s, times[0] / 2))
-    # No cost is below zero: the bandwidth is that of the fastest piece, latency apart.
-    rate = float((sizes / (times - latency)).max())
-    costs = np.maximum(times - latency - sizes / rate, 0.0)
-    return Pieces(latency, rate, tuple(zip(sizes.tolist(), costs.tolist(), strict=True)))
+    return pieces_of(sizes, times, model.times(_endless(sizes)), model.bytes_per_s)
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkFit:
-    """The line of all rows, or their pieces, ranges by the mixed model, what messages are expected to take in each
-    set-up, and how well all that fits.
+    """The line of all rows, or their pieces, ranges by the mixed model, what messages are expected
+    to take in each set-up, and how well all that fits.
     """
 
     messages: Messages
@@ -330,6 +308,11 @@ class LinkFit:
     fitness: Fitness
     evidence: Evidence
     warnings: tuple[str, ...]
+
+    @property
+    def link(self) -> Pieces:
+        """Latency, bandwidth and costs of a cluster's links; a line has no costs."""
+        return self.pieces or self.model.line
 
 
 def fit_link(
@@ -367,8 +350,8 @@ def _fit(messages: Messages, tables: Sequence[Table], from_bytes: int) -> LinkFi
         model.fit.rms, place, math.expm1(residuals[worst]), _left_out(messages, model, mixed)
     )
     rate = Range(1 / per_byte.high, 1 / per_byte.low, per_byte.runs)
-    pieces = pieces_of(messages, model)
-    latency_s, bytes_per_s, *_ = pieces or (model.latency_s, model.bytes_per_s)
+    pieces = _pieces(messages, model)
+    latency_s, bytes_per_s, _ = pieces or model.line
     return LinkFit(
         messages,
         model,
@@ -401,8 +384,7 @@ def _expected(messages: Messages, model: LinkModel, mixed: MixedModel) -> Iterat
     between = np.sqrt(measured[1:] * measured[:-1]).round()
     beyond = measured[-1] * np.geomspace(4, _FURTHEST, 5)
     sizes = np.unique([*measured, *between, *beyond])
-    endless = np.full_like(sizes, np.inf)
-    along = Messages((), sizes, endless, endless)
+    along = _endless(sizes)
     line, further = model.times(along) * 1e9, np.full(len(sizes), -1, np.intp)
     for setup, mixture in next_by_setup(
         mixed,
@@ -592,14 +574,12 @@ def draw_link(fit: LinkFit, path: str | os.PathLike[str], flag: str = "--plot") 
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     messages, model = fit.messages, fit.model
     sizes = np.unique(np.geomspace(messages.sizes.min(), messages.sizes.max(), 400).round())
-    endless = np.full_like(sizes, np.inf)
-    along = Messages((), sizes, endless, endless)
     table = fit.expected[-1]
     outlooks = [table.at(size) for size in sizes.tolist()]
     low, high = (
         np.array([getattr(outlook, end) for outlook in outlooks]) / 1e9 for end in ("low", "high")
     )
-    line = LinkModel(model.latency_s, model.bytes_per_s, 0.0, model.fit).times(along)
+    line = model.times(_endless(sizes))
     above.fill_between(sizes, low * 1e6, high * 1e6, color="0.85", label="90 % of further messages")
     gbps = model.bytes_per_s * 8e-9
     above.plot(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class Fit:
     @property
     def rms(self) -> float:
         """The root mean square of the residuals of rows that are no outliers."""
-        return float(np.sqrt(np.mean(self.residuals[~self.outliers] ** 2)))
+        return _rms(self.residuals[~self.outliers])
 
 
 def fit_times(terms: Floats, times: Floats) -> Fit:
@@ -186,3 +187,40 @@ def straight_pieces(sizes: Floats, times: Floats, within: float) -> list[int]:
         if apart[furthest] <= within:
             return sorted(places)
         places.append(furthest)
+
+
+class Pieces(NamedTuple):
+    """A link of straight pieces: its latency in s, bandwidth in bytes/s, and what messages cost
+    beside both, in s, by their size.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+    costs: tuple[tuple[float, float], ...]
+
+
+_STRAIGHT, _BETTER, _FINEST = 0.02, 0.7, 0.01
+"""A line that misses sizes by less is one; pieces miss them by this part of what it does, at most;
+and they are no finer.
+"""
+
+
+def pieces_of(sizes: Floats, times: Floats, line: Floats, bytes_per_s: float) -> Pieces | None:
+    """Return the straight pieces of a link whose messages of some sizes take these times in s; None
+    where a line, of a bandwidth, predicts the sizes that are left out as well.
+    """
+    missed = _rms(left_out_sizes(sizes, times))
+    off = _rms(np.log(line / times)[1:-1])
+    if off < _STRAIGHT or missed > _BETTER * off:
+        return None
+    chosen = straight_pieces(sizes, times, max(missed, _FINEST))
+    sizes, times = sizes[chosen], times[chosen]
+    latency = float(max(times[0] - sizes[0] / bytes_per_s, times[0] / 2))
+    # No cost is below zero: the bandwidth is that of the fastest piece, latency apart.
+    rate = float((sizes / (times - latency)).max())
+    costs = np.maximum(times - latency - sizes / rate, 0.0)
+    return Pieces(latency, rate, tuple(zip(sizes.tolist(), costs.tolist(), strict=True)))
+
+
+def _rms(errors: Floats) -> float:
+    return float(np.sqrt(np.mean(errors**2)))

@@ -14,14 +14,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import (
-    Chain,
-    Interconnect,
-    MessageCost,
-    NicEngines,
-    Topology,
-    TopologyError,
-)
+from ...comm import Chain, Interconnect, MessageCost, NicEngines, Topology, TopologyError
 from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, Precision, Storage
@@ -84,7 +77,7 @@ class Link:
         return headers + self._bytes_of(self.cost.ps(sent_bytes)) if self.cost.points else headers
 
     def most_overhead_bytes(self, sent_bytes: int) -> int:
-        """Return the most that a message of up to so many bytes takes beside them."""
+        """Return an upper bound of `overhead_bytes` for messages of at most `sent_bytes`."""
         return self._headers(sent_bytes) + self._bytes_of(self.cost.most_ps)
 
     def _headers(self, sent_bytes: Bytes) -> Bytes:

@@ -92,8 +92,12 @@ def _of_network(text: str) -> str:
     return text
 
 
+def _names_of_boards() -> list[str]:
+    return [name for name, kind in topologies().items() if kind.joins_boards]
+
+
 def _of_boards(text: str) -> str:
-    names = [name for name, kind in topologies().items() if kind.joins_boards]
+    names = _names_of_boards()
     if text.partition(":")[0] not in names:
         alone = " is of `[network]` alone;" if text.partition(":")[0] in topologies() else ""
         raise ValueError(f"{alone} should be {either([*map(repr, names)])}".strip())
@@ -103,11 +107,7 @@ def _of_boards(text: str) -> str:
 BoardTopology = Annotated[
     str,
     pydantic.AfterValidator(_of_boards),
-    pydantic.Field(
-        json_schema_extra={
-            "choices": [name for name, kind in topologies().items() if kind.joins_boards]
-        }
-    ),
+    pydantic.Field(json_schema_extra={"choices": _names_of_boards()}),
 ]
 NetworkTopology = Annotated[
     str,

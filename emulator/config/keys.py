@@ -195,7 +195,7 @@ def _optimizer(text: str) -> str:
 
 def _exchange(text: str) -> str:
     """Return the exchange that a text names; of a file with its steps, these in one line."""
-    if text.partition(":")[0] not in sums() and roles.is_steps_file(text):
+    if roles.is_steps_file(text):
         phases = phases_of(_read(text))
         if not phases:
             raise ValueError("has no steps; should begin with `pieces` and their number")

@@ -53,14 +53,15 @@ def _schedule(value: str) -> Paths:
 
 
 def is_steps_file(value: str) -> bool:
-    """Return whether an exchange that has no known name should be a file with its steps."""
-    return value.lower().endswith(".txt") or os.path.isfile(value)
+    """Return whether an exchange is none that is known, and should be a file with its steps."""
+    from ...comm.collective import sums
+
+    is_known = value.partition(":")[0] in sums()
+    return not is_known and (value.lower().endswith(".txt") or os.path.isfile(value))
 
 
 def _exchange(value: str) -> Paths:
-    from ...comm.collective import sums
-
-    return itself(value) if value not in sums() and is_steps_file(value) else ()
+    return itself(value) if is_steps_file(value) else ()
 
 
 def _cut(value: str) -> Paths:

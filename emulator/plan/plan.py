@@ -433,4 +433,5 @@ def describe_devices(plan: ChainPlan) -> str:
     if exchange.replicas == 1:
         return devices + codec
     groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
-    return f"{exchange.replicas} replicas{groups} of {devices}, exchange by {exchange.exchange_name}{codec}"
+    replicas = f"{exchange.replicas} replicas{groups} of {devices}"
+    return f"{replicas}, exchange by {exchange.exchange_name}{codec}"

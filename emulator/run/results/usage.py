@@ -209,9 +209,8 @@ def _link(
         sent = round(sent_rows * stream.row_bytes)
         if timing.stages is not None:
             sent = timing.stages.message_bytes([stream], round(sent_rows / stream.rows))
-            headers += over.overhead_bytes(
-                sent
-            )  # as if it were one message: those of whole messages fill their packets
+            # As if it were one message: those of whole messages fill their packets.
+            headers += over.overhead_bytes(sent)
         else:
             headers += sent_rows * over.overhead_bytes(stream.row_bytes)
         path_bytes[stream.path] = path_bytes.get(stream.path, 0) + sent
