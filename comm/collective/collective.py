@@ -277,6 +277,7 @@ def is_written(text: str) -> bool:
 
 
 _STEP = re.compile(r"(\d{1,6})\s*>\s*(\d{1,6})\s+(\d{1,6})(?:\s*-\s*(\d{1,6}))?(\s+add)?")
+_COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
 _PHASE = re.compile(r"pieces\s+(\d{1,6})(\s+of\s+weights)?")
 
 
@@ -289,8 +290,10 @@ def phases_of(text: str) -> list[Phase]:
     """
     phases: list[Phase] = []
     rounds: list[Round] = []
-    for number, line in enumerate(map(str.strip, re.split("[\\n;]", text)), 1):
-        if not line or line.startswith("#"):
+    # First, as a comment may have semicolons.
+    lines = re.split("[\\n;]", _COMMENT.sub("", text))
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line:
             continue
         begins = _PHASE.fullmatch(line)
         if begins is not None:

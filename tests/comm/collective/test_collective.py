@@ -137,3 +137,9 @@ def test_groups_are_a_key() -> None:
         check(collective_of("rings:groups=3"), 8)
     with pytest.raises(ValueError, match="should be one of"):
         collective_of("rinx")
+
+
+def test_a_comment_may_have_semicolons() -> None:
+    steps = "pieces 1\n0>1 0 add\n1>0 0"
+    commented = f"# up; then down\n{steps}\n  # done; really\n"
+    assert phases_of(commented) == phases_of(steps) == phases_of(steps.replace("\n", "; "))
