@@ -5,15 +5,14 @@ this file.
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from ..emulator.commands import FIGURES, RUNS, WORD, FileCommand, starting
+from ..emulator.commands import FIGURES, RUNS, WORD, Answer, FileCommand, json_option, starting
 
 if TYPE_CHECKING:
     from . import Claim, Result
@@ -31,7 +30,7 @@ _MOST_NAMED = 3
     metavar="PREFIX",
     help="Only claims whose ids begin with PREFIX: fpdeep-t6, or t6.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of all claims.")
+@json_option("Print a JSON list of all claims.")
 @click.option(
     "--markdown", is_flag=True, help="Print the tables in Markdown, as in docs/validation*.md."
 )
@@ -60,13 +59,12 @@ _MOST_NAMED = 3
 def validate(
     paper: str,
     only: str,
-    as_json: bool,
     markdown: bool,
     pictures: pathlib.Path | None,
     runs: pathlib.Path | None,
     sensitivity: bool,
     settings: tuple[str, ...],
-) -> None:
+) -> Answer:
     """Run a paper's claims: published, ours, deviation, verdict.
 
     PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of
@@ -83,21 +81,24 @@ def validate(
         )
     claims = select(paper, only)
     if settings:
-        _print_changed(paper, claims, parse_changes(paper, settings), as_json, markdown)
-        return
+        return _changed(paper, claims, parse_changes(paper, settings), markdown)
     if pictures is not None:
         for path in draw_pictures(paper, pictures, runs):
             print(f"drawn: {path}", file=sys.stderr)
     if sensitivity:
-        _print_sensitivity(paper, claims, as_json, markdown)
-        return
+        return _sensitivity(paper, claims, markdown)
     results = _run(paper, claims)
-    if as_json:
-        print(json.dumps([tables.as_json(result) for result in results], indent=2))
-    elif markdown:
-        print("\n".join(tables.markdown_tables(results)))
-    else:
-        _print_tables(paper, results)
+    return Answer(
+        _lines(tables.markdown_tables(results))
+        if markdown
+        else lambda: _print_tables(paper, results),
+        lambda: [tables.as_json(result) for result in results],
+    )
+
+
+def _lines(lines: Sequence[str]) -> Callable[[], None]:
+    """Return what prints lines."""
+    return lambda: print("\n".join(lines))
 
 
 def _cut(text: str) -> str:
@@ -120,7 +121,8 @@ def _run(paper: str, claims: Sequence[Claim]) -> list[Result]:
         return list(run(paper, shown))
 
 
-def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markdown: bool) -> None:
+def _sensitivity(paper: str, claims: Sequence[Claim], markdown: bool) -> Answer:
+    """Return which verdicts change within the ranges of constants and choices."""
     from ..emulator.view import next_line, point_progress, print_answer, table
     from . import blind_predictions, sensitivities
     from . import sensitivity as tables
@@ -128,42 +130,46 @@ def _print_sensitivity(paper: str, claims: Sequence[Claim], as_json: bool, markd
     rows = sensitivities(paper, claims, functools.partial(point_progress, "measuring"))
     blind = blind_predictions(paper)
     by_id = {claim.id: claim for claim in claims}
-    if as_json:
-        print(json.dumps(tables.sensitivity_as_json(rows, blind), indent=2))
-        return
-    if markdown:
-        print("\n".join(tables.sensitivity_markdown(rows, by_id, blind)))
-        return
-    turning = tables.turning_rows(rows, by_id)
-    most = max(rows, key=lambda row: len(row.hanging)).constant.name
-    print_answer(
-        [
-            tables.headline(rows),
-            f"most claims depend on {most}",
-            *([tables.blind_headline(blind)] if blind else []),
-            next_line(f"emuchain validate {paper}"),
-        ]
+
+    def show() -> None:
+        turning = tables.turning_rows(rows, by_id)
+        most = max(rows, key=lambda row: len(row.hanging)).constant.name
+        print_answer(
+            [
+                tables.headline(rows),
+                f"most claims depend on {most}",
+                *([tables.blind_headline(blind)] if blind else []),
+                next_line(f"emuchain validate {paper}"),
+            ]
+        )
+        named, *_ = tables.CONSTANT_COLUMNS
+        shown = tables.constant_rows(rows)
+        table(
+            "constants and choices",
+            tables.CONSTANT_COLUMNS,
+            shown,
+            left=("fitted to",),
+            names=[named],
+        )
+        if turning:
+            claim, *words = tables.TURNING_COLUMNS
+            heads = tables.TURNING_COLUMNS
+            table("verdicts that change", heads, turning, left=words, names=[claim])
+        if blind:
+            words = ["fitted to", "predicted"]
+            predicted = tables.blind_rows(blind)
+            table("blind predictions", tables.BLIND_COLUMNS, predicted, names=words)
+
+    return Answer(
+        _lines(tables.sensitivity_markdown(rows, by_id, blind)) if markdown else show,
+        lambda: tables.sensitivity_as_json(rows, blind),
     )
-    named, *_ = tables.CONSTANT_COLUMNS
-    shown = tables.constant_rows(rows)
-    table(
-        "constants and choices", tables.CONSTANT_COLUMNS, shown, left=("fitted to",), names=[named]
-    )
-    if turning:
-        claim, *words = tables.TURNING_COLUMNS
-        table("verdicts that change", tables.TURNING_COLUMNS, turning, left=words, names=[claim])
-    if blind:
-        words = ["fitted to", "predicted"]
-        table("blind predictions", tables.BLIND_COLUMNS, tables.blind_rows(blind), names=words)
 
 
-def _print_changed(
-    paper: str,
-    claims: Sequence[Claim],
-    changes: Mapping[str, object],
-    as_json: bool,
-    markdown: bool,
-) -> None:
+def _changed(
+    paper: str, claims: Sequence[Claim], changes: Mapping[str, object], markdown: bool
+) -> Answer:
+    """Return the claims with other values of constants and choices."""
     from ..emulator.view import next_line, point_progress, print_answer, table
     from . import changed_results, freedoms_of, tables
     from . import sensitivity as changed_tables
@@ -172,32 +178,28 @@ def _print_changed(
     changed = changed_results(
         paper, claims, changes, functools.partial(point_progress, "measuring")
     )
-    if as_json:
-        print(json.dumps(changed_tables.changed_as_json(changed, freedoms), indent=2))
-        return
-    if markdown:
-        print("\n".join(changed_tables.changed_markdown(changed, freedoms)))
-        return
-    lines = [
-        *changed_tables.changed_answer(changed, freedoms),
-        tables.headline(changed.after),
-        tables.others(changed.after),
-    ]
-    print_answer([*lines, next_line(f"emuchain validate {paper} --sensitivity")])
-    columns = changed_tables.CHANGE_COLUMNS
-    table(
-        "changed constants",
-        columns,
-        changed_tables.change_rows(changed, freedoms),
-        names=("constant",),
+
+    def show() -> None:
+        lines = [
+            *changed_tables.changed_answer(changed, freedoms),
+            tables.headline(changed.after),
+            tables.others(changed.after),
+        ]
+        print_answer([*lines, next_line(f"emuchain validate {paper} --sensitivity")])
+        columns = changed_tables.CHANGE_COLUMNS
+        rows = changed_tables.change_rows(changed, freedoms)
+        table("changed constants", columns, rows, names=("constant",))
+        if changed.turning:
+            claim, *words = changed_tables.TURNED_COLUMNS
+            heads, rows = changed_tables.TURNED_COLUMNS, changed_tables.turned_rows(changed)
+            table("verdicts that change", heads, rows, left=words, names=[claim])
+        shown = f", with {changed_tables.changes_text(changes, freedoms)}"
+        _print_claims(paper, changed.after, shown)
+
+    return Answer(
+        _lines(changed_tables.changed_markdown(changed, freedoms)) if markdown else show,
+        lambda: changed_tables.changed_as_json(changed, freedoms),
     )
-    if changed.turning:
-        claim, *words = changed_tables.TURNED_COLUMNS
-        rows = changed_tables.turned_rows(changed)
-        table(
-            "verdicts that change", changed_tables.TURNED_COLUMNS, rows, left=words, names=[claim]
-        )
-    _print_claims(paper, changed.after, f", with {changed_tables.changes_text(changes, freedoms)}")
 
 
 def _print_tables(paper: str, results: Sequence[Result]) -> None:

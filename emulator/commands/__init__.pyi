@@ -1,5 +1,5 @@
 from .cli import main
-from .frame.command import FileCommand, FileGroup
+from .frame.command import Answer, FileCommand, FileGroup, json_option
 from .frame.kernels import FORM_SETTING, resume_collector, starting
 from .frame.named import FIGURES, NETWORK, RUNS, WORD
 
@@ -9,8 +9,10 @@ __all__ = [
     "NETWORK",
     "RUNS",
     "WORD",
+    "Answer",
     "FileCommand",
     "FileGroup",
+    "json_option",
     "main",
     "resume_collector",
     "starting",

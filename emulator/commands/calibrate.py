@@ -16,7 +16,7 @@ import click
 from .. import view
 from ..common import InputError, percent, plural
 from ..config import roles
-from .frame.command import FileGroup, Result, json_option
+from .frame.command import Answer, FileGroup, json_option
 from .frame.kernels import resume_collector, starting
 from .frame.named import PATH, PICTURE, Named, count_option, word_option
 from .frame.output import tell_notes
@@ -111,7 +111,7 @@ def calibrate_link(
     only: Sequence[str],
     out: pathlib.Path | None,
     **how: Any,
-) -> Result:
+) -> Answer:
     """Fit latency and bandwidth of a link to the times of messages, and write a cluster with it.
 
     A FILE is CSV, with units in its header (message_bytes with message_ns, or transfer_s and
@@ -121,7 +121,7 @@ def calibrate_link(
         from ..calibrate import calibrate_link as run
 
     done = run(files, type=kind, only=_only(only), out=out, **how)
-    return Result(lambda: _print_link(done, out), done.as_json)
+    return Answer(lambda: _print_link(done, out), done.as_json)
 
 
 @calibrate.command("board")
@@ -146,7 +146,7 @@ def calibrate_board(
     array: str | None,
     check: Sequence[pathlib.Path],
     multipliers: int | None,
-) -> Result:
+) -> Answer:
     """Fit memory bandwidth and efficiency of a board to STREAM and GEMM, the shape of its engines
     to convolutions, read what a build takes, or make a profile of measured layers.
 
@@ -163,17 +163,17 @@ def calibrate_board(
     rows, checked = _only(only), check or None
     done = run(files, kind, only=rows, out=out, array=array, check=checked, multipliers=multipliers)
     if isinstance(done.fit, EngineFit):
-        return Result(functools.partial(_print_engine, done, done.fit, out), done.as_json)
+        return Answer(functools.partial(_print_engine, done, done.fit, out), done.as_json)
     if isinstance(done.fit, ProfileFit):
-        return Result(functools.partial(_print_profile, done, done.fit, out), done.as_json)
-    return Result(functools.partial(_print_board, done, done.fit, out), done.as_json)
+        return Answer(functools.partial(_print_profile, done, done.fit, out), done.as_json)
+    return Answer(functools.partial(_print_board, done, done.fit, out), done.as_json)
 
 
 @calibrate.command("collective")
 @_measured("u280")
 def calibrate_collective(
     files: Sequence[pathlib.Path], kind: str, only: Sequence[str], out: pathlib.Path | None
-) -> Result:
+) -> Answer:
     """Fit what collectives cost at their ends to the times of some, by which others are predicted.
 
     A FILE is CSV with the columns collective (sendrecv, broadcast, reduce, gather, ...), nodes,
@@ -184,7 +184,7 @@ def calibrate_collective(
         from ..calibrate import calibrate_collective as run
 
     done = run(files, type=kind, only=_only(only), out=out)
-    return Result(lambda: _print_collectives(done, out), done.as_json)
+    return Answer(lambda: _print_collectives(done, out), done.as_json)
 
 
 @calibrate.command("check")
@@ -209,7 +209,7 @@ def calibrate_check(
     files: Sequence[pathlib.Path],
     only: Sequence[str],
     b_eff_version: str | None,
-) -> Result:
+) -> Answer:
     """Compare measurements that were not fitted with what a file of constants expects of them.
 
     FILE.toml is what `emuchain calibrate link`, `board` or `collective` has written; a FILE is as
@@ -219,7 +219,7 @@ def calibrate_check(
         from ..calibrate import calibrate_check as run
 
     coverage = run(constants, files, only=_only(only), b_eff_version=b_eff_version)
-    return Result(lambda: _print_coverage(coverage), lambda: dataclasses.asdict(coverage))
+    return Answer(lambda: _print_coverage(coverage), lambda: dataclasses.asdict(coverage))
 
 
 def _print_coverage(coverage: Coverage) -> None:

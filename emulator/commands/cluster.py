@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import click
 
 from ..common import InputError, number
-from .frame.command import SET, FileCommand, Result, json_option, set_option, set_words
+from .frame.command import SET, Answer, FileCommand, json_option, set_option, set_words
 from .frame.kernels import starting
 from .frame.named import CLUSTER, switch
 
@@ -29,7 +29,7 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty", "next
 @switch("--toml", "Print its TOML description.", "as_toml")
 @json_option("Print its constants as one JSON object.")
 @set_option
-def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Result | None:
+def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Answer | None:
     """Show a cluster's boards, links and constants, or list the clusters and boards that come with
     emuchain.
 
@@ -42,7 +42,7 @@ def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Resu
         from ..cluster import board_types, clusters, load_cluster
 
     if name is None:
-        return Result(_list_all, _need_name)
+        return Answer(_list_all, _need_name)
     if name in board_types() and name not in clusters():
         if changes:
             raise InputError(
@@ -53,7 +53,7 @@ def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Resu
     if as_toml:
         print(_as_toml(loaded), end="")
         return None
-    return Result(lambda: _show(name, loaded, changes), lambda: _as_json(name, loaded, changes))
+    return Answer(lambda: _show(name, loaded, changes), lambda: _as_json(name, loaded, changes))
 
 
 def _need_name() -> NoReturn:
@@ -214,7 +214,7 @@ def _kind(loaded: Cluster) -> str:
     return "a GPU with an FPGA: " if _fpgas(loaded) else "a GPU alone: "
 
 
-def _of_board(kind: str, as_toml: bool) -> Result | None:
+def _of_board(kind: str, as_toml: bool) -> Answer | None:
     """Return a board that comes with emuchain, on a chain of its own; or print its description."""
     from ..cluster import board_files, board_keys
     from ..common import read_text
@@ -225,7 +225,7 @@ def _of_board(kind: str, as_toml: bool) -> Result | None:
     keys = board_keys(kind)
     loaded = _alone(kind)
     constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
-    return Result(
+    return Answer(
         lambda: _show_board(kind, keys, loaded, constants),
         lambda: {
             "board": kind,

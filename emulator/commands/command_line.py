@@ -23,7 +23,7 @@ from ...kernels import offered
 from ..common import IMAGENET_IMAGES, InputError, check_start
 from .design.sweep import is_range, sweep_devices
 from .frame import output
-from .frame.command import FileGroup, Result, json_option, plot_option, set_option
+from .frame.command import Answer, FileGroup, json_option, plot_option, set_option
 from .frame.flags import (
     RUNS,
     PlanningCommand,
@@ -287,7 +287,7 @@ def simulate(
     full: bool,
     ranged: bool,
     **trace: str | None,
-) -> Result | int:
+) -> Answer | int:
     """Simulate the virtual time of a run, and the use of its devices and links, without training.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`, and agrees
@@ -316,24 +316,23 @@ def simulate(
 @word_option("--samples-shown", "FIRST-LAST", "Samples to show, counted from 0.  [default: 0-7]")
 @count_option("--width", "Columns.  [default: the terminal's, or 80]", least=40, most=10_000)
 @switch("--all-lanes", "One line per engine and stream, instead of FP, EB and PG of each device.")
-@click.option("--plot", type=OUTPUT, metavar="FILE.svg", help="Draw the chart, as SVG, PDF or PNG.")
+@plot_option("Draw the chart, as SVG, PDF or PNG.", "FILE.svg")
 def timeline(
     config_file: str | None,
     flags: dict[str, Any],
     samples_shown: str | None,
     width: int | None,
     all_lanes: bool,
-    plot: str | None,
-) -> None:
+) -> Answer:
     """Show a chart of what the devices do with the first samples, and when.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Only as many samples are simulated as
     the chart needs.
     """
     with starting():
-        from .design.timeline import show_timeline
+        from .design.timeline import run_timeline
 
-    show_timeline(config_file, flags, samples_shown, width, all_lanes, plot)
+    return run_timeline(config_file, flags, samples_shown, width, all_lanes)
 
 
 @commands.command(
@@ -364,14 +363,14 @@ def schedule(
     as_csv: bool,
     as_text: bool,
     check: str | None,
-) -> None:
+) -> Answer:
     """Print a run's schedule, or check one: every device's actions in order.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file.
     """
     with starting():
         from .design.schedule import (
-            check_schedule,
+            checked_schedule,
             list_schedules,
             order_of,
             print_schedule,
@@ -389,8 +388,7 @@ def schedule(
             or check is not None
         ):
             raise click.UsageError("--list takes nothing else")
-        list_schedules()
-        return
+        return Answer(list_schedules)
     if as_csv and as_text:
         raise click.UsageError("--csv and --text: give one of them")
     if check is not None:
@@ -398,14 +396,13 @@ def schedule(
             raise click.UsageError(
                 "--check takes a file, and --csv or --text; leave out everything else"
             )
-        check_schedule(check, "csv" if as_csv else "text" if as_text else None)
-        return
+        return checked_schedule(check, "csv" if as_csv else "text" if as_text else None)
     steps = steps or (1 if as_csv else 2)
     if micro_batches is None:
         actions = run_schedule(config_file, flags, steps)
     else:
         actions = order_of(config_file, flags, micro_batches, steps)
-    print_schedule(actions, as_csv)
+    return Answer(lambda: print_schedule(actions, as_csv))
 
 
 @commands.command(cls=PlanningCommand, sweeps=True)
@@ -424,7 +421,7 @@ def plan(
     full: bool,
     ranged: bool,
     save: str | None,
-) -> Result | int:
+) -> Answer | int:
     """Show NETWORK's layout on a cluster: slices, engines, resources, memory, links, and what
     limits the rate.
 
@@ -481,7 +478,7 @@ def plan(
 )
 def rtl(
     out: str, fma_latency: int, simulate: bool, waves: str | None, synthesise: bool, **flags: Any
-) -> int:
+) -> Answer:
     """Write SystemVerilog for each device of NETWORK's plan, and simulate it against the emulator.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Its layers may be conv, fc, relu,

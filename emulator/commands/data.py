@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..common import InputError, own_folder, plural, write_whole
-from .frame.command import FileGroup
+from .frame.command import Answer, FileGroup, json_option
 from .frame.kernels import resume_collector
 from .frame.named import DATA, FETCHED, PICTURE, switch, word_option
 
@@ -82,12 +82,14 @@ def fetch(name: str, to: Path, mirror: str | None) -> None:
 @data.command()
 @_where
 @_of_images
-def info(where: str, **flags: Any) -> None:
+@json_option()
+def info(where: str, **flags: Any) -> Answer:
     """Print sizes, classes and normalisation of a data set."""
     dataset = _loaded(where, flags)
-    if dataset.symbols:
-        _show_text(dataset)
-        return
+    return _text_answer(dataset) if dataset.symbols else _image_answer(dataset)
+
+
+def _image_answer(dataset: Dataset) -> Answer:
     normalisation = dataset.normalisation()
     means = [f"{mean:.3f}" for mean in normalisation.mean]
     deviations = [f"{std:.3f}" for std in normalisation.std]
@@ -101,10 +103,16 @@ def info(where: str, **flags: Any) -> None:
         "std (of 255)": ", ".join(deviations),
         "note": dataset.note,
     }
-    _show(lines)
+    values = {
+        **_sizes(dataset),
+        "classes": list(dataset.classes),
+        "mean": [float(mean) for mean in normalisation.mean],
+        "std": [float(std) for std in normalisation.std],
+    }
+    return Answer(lambda: _show(lines), lambda: values)
 
 
-def _show_text(dataset: Dataset) -> None:
+def _text_answer(dataset: Dataset) -> Answer:
     from ..data import ngram_bits
 
     ngrams, steps = ngram_bits(dataset), dataset.shape[1]
@@ -116,7 +124,23 @@ def _show_text(dataset: Dataset) -> None:
         "unigram model": f"{ngrams.unigram:.3f} bits per character of the test (add-one smoothing)",
         "bigram model": f"{ngrams.bigram:.3f} bits per character",
     }
-    _show(lines)
+    values = {
+        **_sizes(dataset),
+        "symbols": list(dataset.classes),
+        "unigram_bits": ngrams.unigram,
+        "bigram_bits": ngrams.bigram,
+    }
+    return Answer(lambda: _show(lines), lambda: values)
+
+
+def _sizes(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "train_samples": dataset.n_train,
+        "test_samples": dataset.n_test,
+        "shape": list(dataset.shape),
+        **({"note": dataset.note} if dataset.note else {}),
+    }
 
 
 def _show(lines: Mapping[str, str]) -> None:

@@ -4,7 +4,6 @@ runs.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 import shlex
@@ -15,7 +14,7 @@ import click
 
 from .. import view
 from ..common import InputError, format_bytes, format_time_ps, plural
-from .frame.command import SET, FileCommand, Result, attributes, json_option
+from .frame.command import SET, Answer, FileCommand, attributes, is_json, json_option
 from .frame.flags import full_option
 from .frame.kernels import load as load_kernels
 from .frame.kernels import starting
@@ -49,22 +48,21 @@ class SeedCount(click.ParamType):
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5")
-@switch("--json", "Print one JSON object: configuration, history, usage, ….", "as_json")
+@json_option("Print one JSON object: configuration, history, usage, ….")
 @switch("--csv", "Print the history as CSV, a line for each epoch.", "as_csv")
 @full_option
-def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
+def show(file: str, as_csv: bool, full: bool) -> Answer:
     """Print a results file as tables."""
-    if as_json and as_csv:
+    if is_json() and as_csv:
         raise click.UsageError("--json and --csv: give one of them")
     with starting():
-        from .show import print_csv, print_json, show_results
+        from ..run import read_results, table_as_csv
+        from .show import show_results
 
-    if as_json:
-        print_json(file)
-    elif as_csv:
-        print_csv(file)
-    else:
-        show_results(file, full)
+    results = read_results(pathlib.Path(file))
+    if as_csv:
+        return Answer(lambda: print(table_as_csv(results.history), end=""))
+    return Answer(lambda: show_results(results, full), results.to_dict)
 
 
 @click.command(cls=FileCommand)
@@ -77,7 +75,7 @@ def show(file: str, as_json: bool, as_csv: bool, full: bool) -> None:
 )
 @count_option("--test-samples", "Use the first N test samples only.  [default: the run's]")
 @json_option()
-def evaluate(file: str, data: str | None, test_samples: int | None) -> Result:
+def evaluate(file: str, data: str | None, test_samples: int | None) -> Answer:
     """Test the weights of a results file or a checkpoint: loss and accuracy."""
     with starting():
         from ..run import evaluate as test
@@ -86,7 +84,7 @@ def evaluate(file: str, data: str | None, test_samples: int | None) -> Result:
     run = read_run_weights(file)
     load_kernels(tell)
     made = test(run, data, test_samples)
-    return Result(
+    return Answer(
         lambda: view.print_answer(_tested(file, run, made)),
         lambda: _tested_as_json(file, run, made),
     )
@@ -166,7 +164,7 @@ def _exported(run: RunWeights, out: str, size: int) -> list[str | Line]:
     help="Change a key of the cluster: link.bandwidth_gbps=250, board.dsp, …; may be repeated.",
 )
 @json_option()
-def retime(file: str, cluster: str | None, what_if: tuple[str, ...]) -> Result:
+def retime(file: str, cluster: str | None, what_if: tuple[str, ...]) -> Answer:
     """Re-time a finished run on another cluster, without training.
 
     Uses the compressed sizes that the run recorded, and says whether its accuracy would have been
@@ -197,7 +195,7 @@ def retime(file: str, cluster: str | None, what_if: tuple[str, ...]) -> Result:
     changes = alternative.cluster if cluster is None else None
     label = label_of(cluster or own, alternative.cluster)
     retiming = retimed(results, other, changes, label=label, source=file, blame="--what-if")
-    return Result(
+    return Answer(
         lambda: _print_retiming(retiming, own),
         lambda: {"file": file, "own_cluster": own, **_retiming_as_json(retiming)},
     )
@@ -308,10 +306,10 @@ def _retiming_as_json(retiming: Retiming) -> dict[str, Any]:
     metavar="N|apart",
     help="Check that each run has N seeds, or show seeds one by one.  [default: their mean]",
 )
-@switch("--json", "Print the numbers of the page's table as one JSON object.", "as_json")
+@json_option("Print the numbers of the page's table as one JSON object.")
 def report(
-    files: tuple[str, ...], out: str | None, figures: pathlib.Path | None, seeds: Any, as_json: bool
-) -> None:
+    files: tuple[str, ...], out: str | None, figures: pathlib.Path | None, seeds: Any
+) -> Answer:
     """Write an HTML page of one results file, or of several side by side.
 
     Files that differ only in their seeds are one run: the mean, with a band of its standard error.
@@ -319,21 +317,26 @@ def report(
     with starting():
         from ..view.page import make_report
 
-    if out is None and figures is None and not as_json:
+    if out is None and figures is None and not is_json():
         out = "report.html"
     made = make_report(files, out, figures, seeds)
-    said = [
+    written = _written(made, out)
+    if is_json():
+        for line in written:
+            tell(line)
+    return Answer(lambda: print("\n".join(written)), lambda: made.numbers)
+
+
+def _written(made: Report, out: str | None) -> list[str]:
+    """Return a line for each file that a report has written, or has left out."""
+    lines = [
         f"{run.name}: shown without rates, links and timeline: {run.why_no_plan}"
         for run in made.runs
         if run.why_no_plan
     ]
     if made.size is not None:
-        said.append(f"report of {_counted(made)} in {out} ({made.size}); open it in a browser")
-    said += (f"drawn: {path}" for path in made.drawn)
-    for line in said:
-        (tell if as_json else print)(line)
-    if as_json:
-        print(json.dumps(made.numbers, indent=2))
+        lines.append(f"report of {_counted(made)} in {out} ({made.size}); open it in a browser")
+    return [*lines, *(f"drawn: {path}" for path in made.drawn)]
 
 
 def _counted(report: Report) -> str:

@@ -12,7 +12,7 @@ import click
 
 from .. import view
 from ..common import decoded, percent, plural, toml_file, write_whole
-from .frame.command import FileCommand, Result, json_option
+from .frame.command import Answer, FileCommand, json_option
 from .frame.kernels import starting
 from .frame.named import NETWORK, OUTPUT, switch
 from .frame.output import tell_notes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @switch("--toml", "Print its TOML description.", "as_toml")
 @click.option("--out", type=OUTPUT, metavar="FILE.toml", help="Write its TOML description.")
 @json_option("Print its operator graph as one JSON object.")
-def network(name: str | None, as_toml: bool, out: str | None) -> Result | None:
+def network(name: str | None, as_toml: bool, out: str | None) -> Answer | None:
     """Describe a network, or list those that come with emuchain.
 
     NAME is one of these, or a TOML or ONNX file.
@@ -37,12 +37,12 @@ def network(name: str | None, as_toml: bool, out: str | None) -> Result | None:
         from ..network import load_network
 
     if name is None:
-        return Result(_list_networks, _need_name)
+        return Answer(_list_networks, _need_name)
     if as_toml or out is not None:
         describe_network(name, out)
         return None
     loaded = load_network(name)
-    return Result(lambda: show_network(name, loaded), lambda: _graph_as_json(loaded))
+    return Answer(lambda: show_network(name, loaded), lambda: _graph_as_json(loaded))
 
 
 def _need_name() -> NoReturn:

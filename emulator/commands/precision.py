@@ -9,7 +9,7 @@ import click
 
 from .. import view
 from ..common import InputError, format_time_ps
-from .frame.command import Result, json_option, plot_option
+from .frame.command import Answer, json_option, plot_option
 from .frame.flags import RUNS, TrainingCommand
 from .frame.kernels import load, starting
 from .frame.named import word_option
@@ -88,7 +88,7 @@ def precision(
     config_file: str | None,
     flags: dict[str, Any],
     precisions: list[Precision],
-) -> Result:
+) -> Answer:
     """Train a network once in each of some formats of numbers, and compare accuracy, time, bytes
     and memory.
 
@@ -113,7 +113,7 @@ def precision(
         show_stopped(stopped, runs, ["precision", "--formats", ",".join(map(str, precisions))])
         session.end(stopped.status)
     title = f"{pathlib.Path(config.network).stem}, {config.batch} samples a mini-batch"
-    return Result(
+    return Answer(
         lambda: _print(outcomes),
         lambda: {"formats": [outcome.to_dict() for outcome in outcomes]},
         lambda picture: draw_formats(outcomes, title, picture),

@@ -38,6 +38,7 @@ from ..rtl import (
 )
 from ..run import trained_mini_batches
 from ..view import Line, print_answer, table
+from .frame.command import Answer
 from .frame.output import phases
 
 _BATCH = 2
@@ -50,9 +51,9 @@ def write_rtl(
     simulate: bool,
     waves: str | None,
     synthesise: bool = False,
-) -> int:
-    """Write the RTL of a plan into the folder `out`; simulate and synthesise it where asked. Return
-    the exit status.
+) -> Answer:
+    """Write the RTL of a plan into the folder `out`; simulate and synthesise it where asked. The
+    status is 1 where a bit or a cycle of the simulation is wrong.
 
     Raises:
         InputError: the network has no RTL or does not fit, or a tool is missing.
@@ -67,25 +68,27 @@ def write_rtl(
         tools = find_tools()
         needs_compiler(tools)
     yosys = find_yosys() if synthesise else None
-    with contextlib.ExitStack() as files, phases("working out the plan and its RTL") as show:
+    with contextlib.ExitStack() as files, phases("working out the plan and its RTL") as phase:
         rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
         names = (
             [] if waves is None else [waves_file(waves, device.number) for device in rtl.devices]
         )
         to = [files.enter_context(WholeFile(name, "waves", "run.vcd")) for name in names]
         tops = rtl.write(files.enter_context(own_folder(out)))
-        if tools is not None:
-            result, built_s = _simulated(rtl, tops, tools, to, show)
-        taken = [] if yosys is None else _synthesised(rtl, tops, yosys, show)
+        result, built_s = (None, 0.0) if tools is None else _simulated(rtl, tops, tools, to, phase)
+        taken = [] if yosys is None else _synthesised(rtl, tops, yosys, phase)
     answer = [*_written(rtl, out), *map(_taken, taken)]
-    if tools is None:
+    if result is not None:
+        answer += _answer(rtl, result, built_s, names)
+
+    def show() -> None:
         print_answer(answer)
-    else:
-        print_answer([*answer, *_answer(rtl, result, built_s, names)])
-        _print_rows(result)
-    if taken:
-        _print_resources(taken)
-    return 0 if tools is None or result.is_right else 1
+        if result is not None:
+            _print_rows(result)
+        if taken:
+            _print_resources(taken)
+
+    return Answer(show, status=0 if result is None or result.is_right else 1)
 
 
 def _synthesised(

@@ -1,9 +1,6 @@
-"""`emuchain show`: a results file as an answer with tables, as JSON or as CSV."""
+"""`emuchain show`: a results file as an answer with tables."""
 
 from __future__ import annotations
-
-import json
-import pathlib
 
 import numpy as np
 
@@ -11,16 +8,11 @@ from .. import view
 from ..common import format_time_ps, number, percent, plural
 from ..config import Config
 from ..number import KINDS
-from ..run import Results, Usage, read_results, table_as_csv
+from ..run import Results, Usage
 
 
-def show_results(file: str, full: bool) -> None:
-    """Print a results file: an answer, then tables of the most loaded devices and links, or of all.
-
-    Raises:
-        InputError: the file cannot be read, or lacks what a results file has.
-    """
-    results = read_results(pathlib.Path(file))
+def show_results(results: Results, full: bool) -> None:
+    """Print results: an answer, then tables of the most loaded devices and links, or of all."""
     view.print_answer(_answer(results))
     _history(results)
     usage = results.usage
@@ -41,24 +33,6 @@ def show_results(file: str, full: bool) -> None:
         "versions: " + ", ".join(f"{name} {versions[name]}" for name in shown if name in versions)
     )
     view.say(f"mpi: {versions.get('mpi', 'unknown')}; on {versions.get('platform', 'unknown')}")
-
-
-def print_json(file: str) -> None:
-    """Print a results file as one JSON object.
-
-    Raises:
-        InputError: the file cannot be read, or lacks what a results file has.
-    """
-    print(json.dumps(read_results(pathlib.Path(file)).to_dict(), indent=2))
-
-
-def print_csv(file: str) -> None:
-    """Print the history of a results file as CSV.
-
-    Raises:
-        InputError: the file cannot be read, or lacks what a results file has.
-    """
-    print(table_as_csv(read_results(pathlib.Path(file)).history), end="")
 
 
 def _answer(results: Results) -> list[view.Line]:

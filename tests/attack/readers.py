@@ -71,7 +71,7 @@ def cluster() -> Reader:
 
 def schedule() -> Reader:
     """Schedules as text and as CSV, with their dry run."""
-    from emuchain.emulator.commands.design.schedule import check_schedule, order_of
+    from emuchain.emulator.commands.design.schedule import checked_schedule, order_of
     from emuchain.emulator.schedule import to_csv, to_text
 
     order = order_of(None, {"schedule": "1f1b-so", "devices": 3}, 4, 2)
@@ -79,7 +79,7 @@ def schedule() -> Reader:
     return Reader(
         [to_text(order).encode(), to_csv(one).encode()],
         ".txt",
-        lambda path: check_schedule(str(path)),
+        lambda path: checked_schedule(str(path)).show(),
     )
 
 

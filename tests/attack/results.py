@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 
 from emuchain.emulator.commands import finished
-from emuchain.emulator.commands.frame.command import Result
+from emuchain.emulator.commands.frame.command import Answer
 
 RUNS: list[dict[str, Any]] = [
     {"network": checkpoints.TINY, "schedule": "sync", "devices": 2},
@@ -382,7 +382,7 @@ def printed(command: click.Command, *arguments: Any) -> str:
     assert command.callback is not None
     with contextlib.redirect_stdout(io.StringIO()) as said:
         result = command.callback(*arguments)
-        if isinstance(result, Result):
+        if isinstance(result, Answer):
             result.show()
             print(json.dumps(result.as_json()))
     return said.getvalue()

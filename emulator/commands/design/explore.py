@@ -19,7 +19,7 @@ import click
 from ....kernels.number import number_format
 from ... import view
 from ...common import InputError, format_bytes, format_time_ps, number, percent, plural
-from ..frame.command import CHANGES, SET, FileCommand, Result, attributes, json_option, set_option
+from ..frame.command import CHANGES, SET, Answer, FileCommand, attributes, json_option, set_option
 from ..frame.flags import range_option
 from ..frame.kernels import starting
 from ..frame.named import (
@@ -122,7 +122,7 @@ def _format_name(name: str) -> str:
 @json_option()
 @range_option
 @set_option
-def explore(network: str | None, ranged: bool, **flags: Any) -> Result:
+def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
     """Find the fastest cut, schedule and micro-batch to train NETWORK on a chain of devices, which
     may differ.
 
@@ -152,7 +152,7 @@ def explore(network: str | None, ranged: bool, **flags: Any) -> Result:
     others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
     others |= {CHANGES: flags[CHANGES]} if flags[CHANGES] else {}
     run = {"network": network, **named, **others} if flags["profile"] is None else None
-    return Result(
+    return Answer(
         lambda: _print_exploration(devices, question, exploration, run, sure),
         lambda: _exploration_as_json(devices, question, exploration, sure),
     )

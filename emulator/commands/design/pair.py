@@ -15,7 +15,7 @@ from ...run import rate_range
 from ...schedule import Offload
 from ...studies import parse_what_if
 from ...timing.pair import PairTimes, gpu_bytes
-from ..frame.command import Result
+from ..frame.command import Answer
 
 _OTHERS = {Offload.OVERLAPPED: "farnn-no-overlap"}
 """The schedule to try beside one; `farnn` beside all others on pairs."""
@@ -27,7 +27,7 @@ def simulate_pair(
     what_if: Sequence[str],
     trace: Mapping[str, str | None],
     ranged: bool = True,
-) -> Result:
+) -> Answer:
     """Return the time of a mini-batch; with `what_if`, compare.
 
     Raises:
@@ -65,10 +65,10 @@ def simulate_pair(
         changes = {**alternative.cluster, **alternative.config}
         return {**values, "what_if": {"changes": changes, "run": other.to_dict()}}
 
-    return Result(show, as_json, functools.partial(_draw, plan))
+    return Answer(show, as_json, functools.partial(_draw, plan))
 
 
-def plan_pair(config: Config, flags: dict[str, Any], ranged: bool = True) -> Result:
+def plan_pair(config: Config, flags: dict[str, Any], ranged: bool = True) -> Answer:
     """Return what recurrent layers take of a pair, with its timeline as the picture.
 
     Raises:
@@ -81,7 +81,7 @@ def plan_pair(config: Config, flags: dict[str, Any], ranged: bool = True) -> Res
         _print_needs(plan)
         _print_resources(plan.times)
 
-    return Result(show, lambda: _as_json(plan, ranged), functools.partial(_draw, plan))
+    return Answer(show, lambda: _as_json(plan, ranged), functools.partial(_draw, plan))
 
 
 def _draw(plan: PairPlan, picture: WholeFile) -> None:

@@ -14,7 +14,7 @@ import click
 
 from ... import view
 from ...common import InputError, percent, plural
-from ..frame.command import FileCommand, Result, json_option
+from ..frame.command import Answer, FileCommand, drawn_in, json_option, plot_option
 from ..frame.kernels import pause_collector, starting
 from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
@@ -93,19 +93,14 @@ _MEANT = {
 )
 @count_option("--chunks", "Stages per device, for `interleaved`.", most=1024, metavar="V")
 @json_option()
-@click.option(
-    "--plot",
-    type=OUTPUT,
-    metavar="FILE",
-    help="Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]",
-)
+@plot_option("Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]", "FILE")
 @click.option(
     "--trace",
     type=OUTPUT,
     metavar="FILE.json",
     help="Write the timeline as a trace for https://ui.perfetto.dev.",
 )
-def pipeline(plot: str | None, trace: str | None, **flags: Any) -> Result:
+def pipeline(trace: str | None, **flags: Any) -> Answer:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
     Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each
@@ -113,19 +108,19 @@ def pipeline(plot: str | None, trace: str | None, **flags: Any) -> Result:
     published for.
     """
     with starting():
-        from ...view import picture_file, trace_file
+        from ...view import trace_file
 
     pause_collector()  # what is made stays until the end
-    traced = None if trace is None else trace_file(trace)
-    with traced or contextlib.nullcontext(), picture_file(plot, "--plot") as picture:
+    with contextlib.nullcontext() if trace is None else trace_file(trace) as traced:
         run = _Run(flags)
-        run.write(picture, traced)
+        if traced is not None:
+            view.write_trace(traced, run.drawing.timeline())
     written = [
         f"{done} {path}"
-        for done, path in (("drawn in", plot), ("trace in", trace))
+        for done, path in (("drawn in", drawn_in()), ("trace in", trace))
         if path is not None
     ]
-    return Result(lambda: run.print(written), run.as_json)
+    return Answer(lambda: run.print(written), run.as_json, run.draw)
 
 
 class _Run:
@@ -143,18 +138,15 @@ class _Run:
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
         self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
 
-    def write(self, plot: WholeFile | None, trace: WholeFile | None) -> None:
-        """Draw the timeline, and write it as a trace, if there is a file for it.
+    def draw(self, picture: WholeFile) -> None:
+        """Draw the timeline.
 
         Raises:
-            InputError: a file cannot be written.
+            InputError: the file cannot be written.
         """
-        if plot is not None:
-            title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
-            title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
-            view.draw_chart(self.drawing.chart(title), plot)
-        if trace is not None:
-            view.write_trace(trace, self.drawing.timeline())
+        title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
+        title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
+        view.draw_chart(self.drawing.chart(title), picture)
 
     @property
     def _plain_is_faster(self) -> bool:

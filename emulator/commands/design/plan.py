@@ -43,7 +43,7 @@ from ...plan import (
     smallest_cluster,
 )
 from ...run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
-from ..frame.command import Result, is_drawn
+from ..frame.command import Answer, drawn_in
 from ..frame.output import phases, tell_notes
 from .pair import plan_pair
 
@@ -81,7 +81,7 @@ class _Asked(NamedTuple):
 
 def show_plan(
     config_file: str | None, flags: dict[str, Any], save: str | None, *, full: bool, ranged: bool
-) -> Result:
+) -> Answer:
     """Lay a network out on a cluster, and write the cut into the file `save`, if one is given.
 
     The picture is that of the layout. It says how sure the answer is if it is `ranged`.
@@ -127,7 +127,7 @@ def show_plan(
 
 def _layout(
     plan: ChainPlan, beside: CutComparison | None, how: _Asked, show: Callable[[str], None]
-) -> Result:
+) -> Answer:
     """Return the layout of a plan; `show` names what is done meanwhile."""
     show(f"laying out {plural(plan.devices, 'device')}")
     layout, state = plan.layout(), steady_state(plan)
@@ -159,13 +159,13 @@ def _layout(
             **cut_as_json(plan, beside),
         }
 
-    return Result(shown, as_json, lambda picture: view.draw_layout(layout, picture))
+    return Answer(shown, as_json, lambda picture: view.draw_layout(layout, picture))
 
 
-def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Result:
+def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answer:
     """Return the stages of boards that take actions as a whole; they have no picture."""
     assert plan.stages is not None
-    if is_drawn():
+    if drawn_in() is not None:
         plan.needs_rows("`--plot`")
     stages = plan.stages
     rate, usage = steady_actions(plan)
@@ -195,7 +195,7 @@ def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Resul
         said |= {"images_per_s": rate, **cut_as_json(plan, beside)}
         return {**said, **({} if sure is None else sure.to_dict())}
 
-    return Result(shown, as_json)
+    return Answer(shown, as_json)
 
 
 def _beside_lines(plan: ChainPlan, beside: CutComparison | None) -> list[view.Line]:

@@ -20,6 +20,7 @@ from ...schedule import (
     to_text,
 )
 from ...view import next_line, print_answer, table
+from ..frame.command import Answer
 from ..frame.output import tell_warning
 
 _OF_ORDERS = ("schedule", "devices", "chunks", "warm_up")
@@ -112,9 +113,9 @@ def print_schedule(schedule: Schedule, as_csv: bool) -> None:
     print(to_csv(schedule) if as_csv else to_text(schedule), end="")
 
 
-def check_schedule(file: str, form: str | None = None) -> None:
-    """Parse the schedule in `file`, which is text or CSV, and dry-run it; then print it as `text`
-    or `csv`, if asked.
+def checked_schedule(file: str, form: str | None = None) -> Answer:
+    """Parse the schedule in `file`, which is text or CSV, and dry-run it; return that it holds, or
+    with a `form`, `text` or `csv`, itself.
 
     Raises:
         InputError: the file cannot be read or parsed, the schedule fails the dry run, or cannot be
@@ -131,7 +132,7 @@ def check_schedule(file: str, form: str | None = None) -> None:
     check_complete(named)
     dry_run(named, aligned=kind is None or kind.aligned)
     if form is not None:
-        print_schedule(named if form == "csv" else schedule, form == "csv")
-        return
+        as_csv = form == "csv"
+        return Answer(lambda: print_schedule(named if as_csv else schedule, as_csv))
     shape = f"{plural(schedule.devices, 'device')}, {plural(schedule.steps, 'mini-batch')}"
-    print(f"{file}: {shape}: complete, in order, free of deadlock")
+    return Answer(lambda: print(f"{file}: {shape}: complete, in order, free of deadlock"))

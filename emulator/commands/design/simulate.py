@@ -44,7 +44,7 @@ from ...run import (
 )
 from ...studies import Compared, compare_runs, parse_what_if
 from ...timing import TIMING_DRAWS
-from ..frame.command import Result
+from ..frame.command import Answer
 from ..frame.output import phases, tell_notes, tell_warning
 from .pair import simulate_pair
 
@@ -72,7 +72,7 @@ def run_simulation(
     trace: Mapping[str, str | None],
     ranged: bool = True,
     profile: str | None = None,
-) -> Result:
+) -> Answer:
     """Simulate as configured; with `what_if`, compare with these values.
 
     `trace` has the flags of a trace; it shows the run as it is. Without `epoch_images`, text has an
@@ -131,7 +131,7 @@ def run_simulation(
             "what_if": {"changes": changes, "figures": figures, "run": _as_json(other, counted)},
         }
 
-    return Result(show, as_json, functools.partial(_draw, run))
+    return Answer(show, as_json, functools.partial(_draw, run))
 
 
 def _draw(run: _Run, picture: WholeFile) -> None:

@@ -19,8 +19,8 @@ from ... import view
 from ...common import InputError, format_time_ps, number, plural
 from ..frame.command import (
     SET,
+    Answer,
     FileGroup,
-    Result,
     attributes,
     json_option,
     plot_option,
@@ -88,7 +88,7 @@ def compare(
     batch: int,
     ranged: bool,
     changes: dict[str, object],
-) -> Result:
+) -> Answer:
     """Compare data, layer, model and hybrid parallelism on the same boards.
 
     FLOP utilisation, storage, communication footprint and bandwidth of an iteration, over the
@@ -104,7 +104,7 @@ def compare(
     with phases(f"mapping {loaded.name} in four ways on up to {plural(devices[-1], 'device')}"):
         comparison = run(Workload(loaded, boards, batch), devices)
         sure = method_ranges(comparison) if ranged else None
-    return Result(
+    return Answer(
         lambda: _print_comparison(comparison, sure, _to_try(network, cluster, devices, changes)),
         lambda: {**_comparison_as_json(comparison), **_ranges_as_json(comparison, sure)},
         lambda picture: draw_comparison(comparison, picture),
@@ -134,7 +134,7 @@ def topology(
     ports: int,
     port_gbps: float,
     changes: dict[str, object],
-) -> Result:
+) -> Answer:
     """Compare a chain of boards (1D) with direct links between all boards that exchange data (2D),
     and others.
 
@@ -181,7 +181,7 @@ def topology(
         return {**said, "topologies": kinds}
 
     to_try, noun = _to_try(network, cluster, devices, changes), loaded.sample_noun
-    return Result(
+    return Answer(
         lambda: _print_topologies(title, named(_CHAIN, _DIRECT), noun, to_try),
         as_json,
         lambda picture: draw_topologies(title, pairs, picture, noun),
@@ -482,7 +482,7 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
 @set_option
 def exchange(
     network: str, workers: tuple[int, ...], cluster: str, ratio: float, changes: dict[str, object]
-) -> Result:
+) -> Answer:
     """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator,
     hierarchies, and all other collectives.
 
@@ -514,7 +514,7 @@ def exchange(
     to_try += ["--schedule", "data-parallel-ring", "--devices", str(workers[0])]
     to_try += ["--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]
     said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": gradient_bytes}
-    return Result(
+    return Answer(
         lambda: _print_exchanges(title, rows, shlex.join(to_try)),
         lambda: {**said, "exchanges": [dataclasses.asdict(row) for row in rows]},
         lambda picture: draw_exchanges(title, rows, picture),

@@ -18,9 +18,9 @@ from ...config import roles
 from ..frame.command import (
     CHANGES,
     SET,
+    Answer,
     FileCommand,
     Restart,
-    Result,
     json_option,
     plot_option,
     set_option,
@@ -162,7 +162,7 @@ def sweep(
     swept: dict[str, tuple[Any, ...]],
     settings: dict[str, Any],
     **how: Any,
-) -> Result | int:
+) -> Answer | int:
     """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
 
     Keys take lists and ranges: --devices 1-64, 1-64:4 (every fourth), 1,2,4,8; --schedule
@@ -199,7 +199,7 @@ def run_sweep(
     full: bool = False,
     epoch_images: int = IMAGENET_IMAGES,
     **how: Any,
-) -> Result | int:
+) -> Answer | int:
     """Compute a sweep; return what it says and its rows, or the exit status where it is
     interrupted.
 
@@ -245,7 +245,7 @@ def run_sweep(
         count = len(result.rows)
         message = f"all {count} points fail, the first: " if count > 1 else ""
         raise InputError(f"{message}{result.rows[0]['error']}")
-    return Result(
+    return Answer(
         lambda: _print(result, full),
         lambda: _as_json(result),
         lambda picture: draw_sweep(result, picture),
@@ -330,7 +330,7 @@ def sweep_devices(
     ranged: bool = True,
     epoch_images: int = IMAGENET_IMAGES,
     alone: Mapping[str, object] | None = None,
-) -> Result | int:
+) -> Answer | int:
     """Sweep a configuration over the numbers of `--devices`, as `emuchain sweep` does.
 
     `alone` has the values of options that need one number of devices, by their names.

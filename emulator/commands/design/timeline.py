@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import view
-from ...common import InputError, WholeFile, format_time_ps
+from ...common import InputError, format_time_ps
 from ...config import Config, blaming, load_config
 from ...plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
 from ...run import simulate, steady_actions, steady_state
+from ..frame.command import Answer, drawn_in
 from ..frame.output import tell_notes, tell_warning
 
 _PIPE_WIDTH = 80
@@ -18,53 +19,40 @@ _LAST_SAMPLE = 999_999
 _SHOWN = "0-7"
 
 
-def show_timeline(
+def run_timeline(
     config_file: str | None,
     flags: dict[str, Any],
     shown: str | None,
     width: int | None,
     all_lanes: bool,
-    plot: str | None,
-) -> None:
-    """Simulate a run for long enough and print the chart of the shown samples; draw it too, if
-    asked for.
+) -> Answer:
+    """Simulate a run for long enough, and return the chart of the shown samples.
 
     Raises:
-        InputError: the configuration is invalid, the run has none of the samples, or the picture
-            cannot be written.
+        InputError: the configuration is invalid, or the run has none of the samples.
     """
     window = view.Window.parse(shown or _SHOWN, "samples_shown")
     if window.last > _LAST_SAMPLE:
         raise InputError(f"`samples_shown` = '{window}': must be samples 0 to {_LAST_SAMPLE:,}")
     columns = width or view.terminal_width(_PIPE_WIDTH)
-    with view.picture_file(plot, "plot") as picture:
-        with blaming(config_file, flags):
-            config = load_config(config_file, flags)
-            if config.schedule.offload is not None:
-                _show_pair(config, columns, picture, samples_shown=shown, all_lanes=all_lanes)
-                return
-            network = configured_network(config)
-            tell_notes([long_plan(config, network)])
-            plan = make_plan(config, 1, network=network, timing_only=True)
-            plan.needs_all_alive("a timeline")
-        chart, shown_window = _chart(plan, window, all_lanes)
-        title = f"{plan.title}, {config.schedule.name}: samples {shown_window}"
-        _print(chart, columns, picture, [*_answer(plan), title])
+    with blaming(config_file, flags):
+        config = load_config(config_file, flags)
+        if config.schedule.offload is not None:
+            return _pair(config, columns, samples_shown=shown, all_lanes=all_lanes)
+        network = configured_network(config)
+        tell_notes([long_plan(config, network)])
+        plan = make_plan(config, 1, network=network, timing_only=True)
+        plan.needs_all_alive("a timeline")
+    chart, shown_window = _chart(plan, window, all_lanes)
+    title = f"{plan.title}, {config.schedule.name}: samples {shown_window}"
+    return _charted(chart, columns, [*_answer(plan), title])
 
 
-def _show_pair(
-    config: Config,
-    width: int,
-    picture: WholeFile | None,
-    *,
-    samples_shown: str | None,
-    all_lanes: bool,
-) -> None:
-    """Print the chart of a mini-batch on a GPU, alone or with an FPGA; draw it too, if asked for.
+def _pair(config: Config, width: int, *, samples_shown: str | None, all_lanes: bool) -> Answer:
+    """Return the chart of a mini-batch on a GPU, alone or with an FPGA.
 
     Raises:
-        InputError: a value does not suit a pair, samples or lanes are asked for, or the picture
-            cannot be written.
+        InputError: a value does not suit a pair, or samples or lanes are asked for.
     """
     for flag, given in (("samples-shown", samples_shown), ("all-lanes", all_lanes or None)):
         if given is not None:
@@ -73,19 +61,19 @@ def _show_pair(
             )
     plan = make_pair_plan(config)
     chart = view.pair_chart(plan.times, f"{plan.title}, {config.schedule.name}")
-    _print(chart, width, picture, [plan.answer[0], f"{config.schedule.name}: {plan.answer[1]}"])
+    return _charted(chart, width, [plan.answer[0], f"{config.schedule.name}: {plan.answer[1]}"])
 
 
-def _print(chart: view.Chart, width: int, picture: WholeFile | None, above: list[str]) -> None:
-    """Draw a chart, if there is a file for it, and then print it, for what is printed may not be
-    read to its end.
-    """
-    if picture is not None:
-        view.draw_chart(chart, picture, "plot")
-    for line in [*above, *view.gantt(chart, width)]:
-        print(line)
-    if picture is not None:
-        print(f"drawn in {picture.path}")
+def _charted(chart: view.Chart, width: int, above: list[str]) -> Answer:
+    """Return a chart as text below lines that say what it shows, and as a picture."""
+    picture = drawn_in()
+    below = [] if picture is None else [f"drawn in {picture}"]
+
+    def show() -> None:
+        for line in [*above, *view.gantt(chart, width), *below]:
+            print(line)
+
+    return Answer(show, draw=lambda file: view.draw_chart(chart, file))
 
 
 def _chart(plan: ChainPlan, window: view.Window, all_lanes: bool) -> tuple[view.Chart, view.Window]:

@@ -2,7 +2,7 @@
 
     flags -> `prepare` -> `check` -> picture's file -> the function -> picture -> JSON or text
              `--set`      no output   refused before   returns a      drawn      printed last: it may
-                          is an input anything runs    `Result`                  not be read to its end
+                          is an input anything runs    `Answer`                  not be read to its end
 
 `--set KEY=VALUE` sets any key of a run or its cluster, as its own flag or its file would set it.
 """
@@ -32,14 +32,15 @@ _JSON, _PLOT = "printed_as_json", "drawn_in"
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-    """What a command has computed: `show` prints it, `as_json` returns it for JSON, and `draw`
-    draws it.
+class Answer:
+    """What a command has computed: `show` prints it, `as_json` returns it for JSON, `draw` draws
+    it, and `status` is that of the process, where it found a fault.
     """
 
     show: Callable[[], object]
-    as_json: Callable[[], object]
+    as_json: Callable[[], object] | None = None
     draw: Callable[[WholeFile], object] | None = None
+    status: int = 0
 
 
 def attributes(thing: object, *names: str) -> dict[str, Any]:
@@ -52,12 +53,22 @@ def json_option(what: str = "Print one JSON object.") -> Callable[[Any], Any]:
     return click.option("--json", _JSON, is_flag=True, help=what)
 
 
-def is_drawn() -> bool:
-    """Return whether the command that runs is to draw its result: what has no picture is refused
+def is_json() -> bool:
+    """Return whether the command that runs prints JSON: other words go to standard error then."""
+    return bool(_of_frame(_JSON))
+
+
+def drawn_in() -> str | None:
+    """Return the picture that the command that runs draws its result in: what has none is refused
     before any other file is written.
     """
+    picture: str | None = _of_frame(_PLOT)
+    return picture
+
+
+def _of_frame(name: str) -> Any:
     context = click.get_current_context(silent=True)
-    return context is not None and context.meta.get(_PLOT) is not None
+    return None if context is None else context.meta.get(name)
 
 
 def plot_option(what: str, metavar: str = "FILE.png") -> Callable[[Any], Any]:
@@ -240,7 +251,7 @@ class FileCommand(click.Command):
         return meant if meant.partition(" ")[0] in known else None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function, and tell its `Result`, if it returns one; return the exit status.
+        """Call the function, and tell its `Answer`, if it returns one; return the exit status.
 
         Raises:
             InputError: an output is an input, too, or another output, or the picture's file cannot
@@ -248,19 +259,18 @@ class FileCommand(click.Command):
         """
         self.prepare(ctx)
         self.check(ctx, NamedFiles())
-        as_json, plot = ctx.params.pop(_JSON, False), ctx.params.pop(_PLOT, None)
-        ctx.meta[_PLOT] = plot
-        with _picture_file(plot) as picture:
+        ctx.meta.update({name: ctx.params.pop(name, None) for name in (_JSON, _PLOT)})
+        with _picture_file(drawn_in()) as picture:
             result = super().invoke(ctx)
-            if picture is not None and isinstance(result, Result) and result.draw is not None:
+            if picture is not None and isinstance(result, Answer) and result.draw is not None:
                 result.draw(picture)
-        if not isinstance(result, Result):
+        if not isinstance(result, Answer):
             return result
-        if as_json:
+        if is_json() and result.as_json is not None:
             print(json.dumps(result.as_json(), indent=2))
         else:
             result.show()
-        return 0
+        return result.status
 
     def prepare(self, ctx: click.Context) -> None:
         """Turn the arguments and flags into those of the function.

@@ -1,6 +1,7 @@
 """`emuchain data`: fetch, info, preview."""
 
 import dataclasses
+import json
 import struct
 import zlib
 
@@ -38,6 +39,15 @@ def test_info(run):
     ):
         assert line in output
     assert "note" not in output
+
+
+def test_info_as_json(run):
+    values = json.loads(run("info", "--json").output)
+    assert (values["name"], values["train_samples"], values["test_samples"]) == ("shapes", 50, 10)
+    assert values["shape"] == [3, 32, 32] and len(values["classes"]) == 10
+    pixels = shapes.draw(50, 10).train_images.reshape(50, 3, -1)
+    assert values["mean"] == pytest.approx(pixels.mean(axis=(0, 2)), rel=1e-6)
+    assert values["std"] == pytest.approx(pixels.std(axis=(0, 2)), rel=1e-6)
 
 
 def test_info_of_images_of_ones_own(run, tmp_path):

@@ -110,7 +110,7 @@ def test_one_number_is_no_sweep(command: str, devices: str) -> None:
         (["timeline", "--devices", "1,4"], ["timeline takes one number", "emuchain sweep"]),
         (["simulate", "--devices", "2", "--samples", "64", "--plot", "x"], ["`--plot` x", ".svg"]),
         (["plan", "quick-cifar", "--plot", ""], ["`--plot` .", ".svg"]),
-        (["timeline", "--plot", "x.abc"], ["`plot` x.abc", ".svg"]),
+        (["timeline", "--plot", "x.abc"], ["`--plot` x.abc", ".svg"]),
         (["timeline", "--samples-shown", "0-1000000"], ["`samples_shown`", "0 to 999,999"]),
         (["timeline", "--width", "10001"], ["--width", "40<=x<=10000"]),
         (["schedule", "--devices", "1,4"], ["schedule takes one number", "emuchain sweep"]),

@@ -91,10 +91,11 @@ def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
     for name, text in (("network", NETWORK), ("cluster", BOARDS)):
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     flags: dict[str, Any] = {name: str(folder / f"{name}.toml") for name in ("network", "cluster")}
-    status = write_rtl(flags, str(folder / "rtl"), latency=0, simulate=True, waves=None)
+    result = write_rtl(flags, str(folder / "rtl"), latency=0, simulate=True, waves=None)
+    result.show()
     answer = capsys.readouterr().out.replace("\n  ", " ")  # lines that go on are indented
     [line] = [line for line in answer.splitlines() if line.startswith("weights: ")]
-    return status, line
+    return result.status, line
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def test_what_a_terminal_would_obey(tmp_path: Path, capsys: pytest.CaptureFixtur
         file["versions"].attrs["mpi"] = "\x9b2J"
         file.move("weights/conv1", "weights/\x1b[2J")
         unseal(file)
-    show_results(str(path), full=True)
+    show_results(read_results(path), full=True)
     shown = capsys.readouterr().out
     assert "\\x1b]0;title" in shown
     assert all(each.isprintable() or each == "\n" for each in shown)
@@ -192,7 +192,7 @@ def test_settings_that_are_wrong(
             file["config"].attrs[key] = value
         unseal(file)
     try:
-        show_results(str(path), full=True)
+        show_results(read_results(path), full=True)
     except InputError as error:
         assert len(str(error).splitlines()) == 1
     else:

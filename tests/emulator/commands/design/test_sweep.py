@@ -152,7 +152,7 @@ def test_points_that_fail_are_rows() -> None:
 
 def test_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_sweep({"network": "quick-cifar", "devices": range(1, 4)}, {"samples": 640}, jobs=1)
-    assert isinstance(result, command.Result)
+    assert isinstance(result, command.Answer)
     result.show()
     assert capsys.readouterr().out.startswith("best: 3 boards: ")
 

@@ -113,7 +113,7 @@ BAD = {
     "narrow": (["timeline", "quick-cifar", "--width", "10"], "--width"),
     "missing folder of a picture": (
         ["timeline", "quick-cifar", "--plot", "nowhere/a.svg"],
-        "`plot` = 'nowhere/a.svg'",
+        "`--plot` = 'nowhere/a.svg'",
     ),
     "missing folder of a trace": (
         ["simulate", "--trace", "nowhere/run.json"],

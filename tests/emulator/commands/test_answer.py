@@ -10,21 +10,21 @@ from pathlib import Path
 import click
 import pytest
 
-from emuchain.emulator.commands.frame.command import FileCommand, Result, json_option, plot_option
+from emuchain.emulator.commands.frame.command import Answer, FileCommand, json_option, plot_option
 from emuchain.emulator.common import InputError, WholeFile
 
-RESULT = Result(
+ANSWER = Answer(
     lambda: print("text"), lambda: {"as": "json"}, lambda picture: picture.write(b"drawn")
 )
 
 
-def message(tmp_path: Path, *words: str, returned: Result | int = RESULT) -> object:
+def message(tmp_path: Path, *words: str, returned: Answer | int = ANSWER) -> object:
     """Call a command with a picture and JSON, which returns what is given; return its status."""
 
     @click.command(cls=FileCommand)
     @plot_option("Draw it.")
     @json_option()
-    def tell() -> Result | int:
+    def tell() -> Answer | int:
         assert not [*tmp_path.glob("*.png")], "drawn once it is computed"
         return returned
 
@@ -48,6 +48,11 @@ def test_a_status_is_returned(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == ""
 
 
+def test_an_answer_has_a_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message(tmp_path, returned=Answer(ANSWER.show, status=1)) == 1
+    assert capsys.readouterr().out == "text\n"
+
+
 def test_nothing_is_printed_or_left_where_it_cannot_be_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +66,7 @@ def test_nothing_is_printed_or_left_where_it_cannot_be_drawn(
             tmp_path,
             "--plot",
             str(tmp_path / "x.png"),
-            returned=Result(RESULT.show, RESULT.as_json, refuse),
+            returned=Answer(ANSWER.show, ANSWER.as_json, refuse),
         )
     assert capsys.readouterr().out == ""
     assert not [*tmp_path.iterdir()]
