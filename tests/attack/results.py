@@ -384,19 +384,20 @@ def printed(command: click.Command, *arguments: Any) -> str:
         result = command.callback(*arguments)
         if isinstance(result, Answer):
             result.show()
-            print(json.dumps(result.as_json()))
+            if result.as_json is not None:
+                print(json.dumps(result.as_json()))
     return said.getvalue()
 
 
 def show(path: pathlib.Path) -> str:
     """Return what `emuchain show` prints."""
-    return printed(finished.show, str(path), False, False, True)
+    return printed(finished.show, str(path), False, True)
 
 
 def report(path: pathlib.Path) -> bytes:
     """Return the page that `emuchain report` writes."""
     page = path.with_suffix(".html")
-    printed(finished.report, [str(path)], str(page), None, None, False)
+    printed(finished.report, [str(path)], str(page), None, None)
     return page.read_bytes()
 
 

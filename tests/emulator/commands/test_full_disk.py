@@ -143,7 +143,7 @@ OTHERS = {
         "--plot",
         ["simulate", "quick-cifar", "--samples", "8", "--plot", "{new}.png"],
     ),
-    "a timeline": ("plot", ["timeline", "quick-cifar", "--plot", "{new}.svg"]),
+    "a timeline": ("--plot", ["timeline", "quick-cifar", "--plot", "{new}.svg"]),
     "a sweep": ("csv", ["sweep", "quick-cifar", "--devices", "1-3", "--csv", "{new}.csv"]),
     "a trace": ("trace", ["pipeline", *SHAPE, "--trace", "{new}.json"]),
     "RTL": ("out", ["rtl", "{network}", "--out", "{new}"]),
