@@ -18,6 +18,7 @@ import pytest
 
 import emuchain
 from emuchain.comm import Interconnect, Served, topologies
+from emuchain.comm.collective import check, collective_ends_ps, collective_of, laid
 from emuchain.comm.exchange import block_sizes, ring_ps, ring_steps, sent_block
 
 pytest.importorskip("simgrid", exc_type=ImportError)
@@ -236,6 +237,76 @@ def test_ring(workers: int, topology: str) -> None:
     print(
         f"\nring of {workers}, {topology}: {ours_us.max():.1f} us here, {theirs_us.max():.1f} us"
         f" there, {apart:.2e}"
+    )
+    assert apart < 0.01
+
+
+ONE_EACH = [
+    "doubling",
+    "halving-doubling",
+    "tree",
+    "binomial-broadcast",
+    "binomial-reduce",
+    "ring-reduce-scatter",
+    "ring-allgather",
+]
+"""Collectives in which a rank sends and receives at most one message in a round: elsewhere messages
+to one rank come one after another here, and share its link there.
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_collectives(name: str, ranks: int) -> None:
+    """Ranks on a switch carry out the rounds of a collective, and end it when they do here.
+
+    A rank that receives in a round goes on to the next one then; one that only sends, once it has
+    sent.
+    """
+    mbps, latency_us, size = 10_000, 1, 8_000_000
+    collective = collective_of(name)
+    network = Interconnect(mbps, latency_us * 10**6).among(ranks)
+    phases = check(collective, ranks, network.topology)
+    blocks = collective.goal.is_in_blocks
+
+    def bounds_of(pieces: int) -> list[int]:
+        whole = size * pieces if blocks else size
+        return [whole * piece // pieces for piece in range(pieces + 1)]
+
+    ours_us = (
+        collective_ends_ps(
+            laid(phases, network.topology), network, np.zeros(ranks, np.int64), bounds_of
+        )
+        / US
+    )
+    scenario: Scenario = {"links": {}, "routes": [], "actors": {}}
+    actors: list[list[list[Any]]] = [[["until", 0]] for _ in range(ranks)]
+    for rank in range(ranks):
+        scenario["links"][f"link {rank}"] = [mbps / 8, latency_us / 2]
+        for other in range(rank):
+            way = [[f"link {rank}", "UP"], [f"link {other}", "DOWN"]]
+            back = [[f"link {other}", "UP"], [f"link {rank}", "DOWN"]]
+            scenario["routes"] += [
+                [f"host {rank}", f"host {other}", way],
+                [f"host {other}", f"host {rank}", back],
+            ]
+    rounds = [(phase.pieces, steps) for phase in phases for steps in phase.rounds]
+    for number, (pieces, steps) in enumerate(rounds):
+        bounds, receivers = bounds_of(pieces), {step.receiver for step in steps}
+        for step in steps:
+            box = f"round {number} to {step.receiver}"
+            how = "send" if step.sender in receivers else "put"
+            actors[step.sender].append([how, box, bounds[step.stop] - bounds[step.first]])
+        for receiver in receivers:
+            actors[receiver].append(["get", f"round {number} to {receiver}"])
+    scenario["actors"] = {
+        f"rank {rank}": [f"host {rank}", steps] for rank, steps in enumerate(actors)
+    }
+    times = on_simgrid(scenario)
+    theirs_us = np.array([times[f"rank {rank}"][-1] for rank in range(ranks)])
+    apart = np.abs(theirs_us - ours_us).max() / ours_us.max()
+    print(
+        f"\n{name} of {ranks}: {ours_us.max():.1f} us here, {theirs_us.max():.1f} there, {apart:.1e}"
     )
     assert apart < 0.01
 
