@@ -456,7 +456,9 @@ def _slower(cluster: Cluster, over: Interconnect) -> Iterator[tuple[Speed, Inter
     """Yield the constants of an interconnect, it with one of them slower, and by what share."""
     table = cluster.own_interconnect is not None
     mbps = round(over.bandwidth_mbps / (1 + _STEP))
-    slower = dataclasses.replace(over, bandwidth_mbps=mbps)
+    # What messages cost beside their bytes is of the same measurement, and follows its range.
+    dearer = over.cost.times(over.bandwidth_mbps / mbps)
+    slower = dataclasses.replace(over, bandwidth_mbps=mbps, cost=dearer)
     if mbps < over.bandwidth_mbps:
         key = "network.bandwidth_gbps" if table else BANDWIDTH
         yield (cluster.range_of(key),), slower, over.bandwidth_mbps / mbps - 1

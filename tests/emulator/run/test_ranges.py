@@ -105,10 +105,12 @@ def test_one_constant_is_monotone_and_equals_the_loads_that_it_makes(
     assert rates == sorted(rates, reverse=slows(key))
 
 
-def test_exchanges_follow_their_links() -> None:
-    plan = plan_of(
-        {"network": "quick-cifar", "devices": 1, "replicas": 4, "batch": 4}, cluster(0.1)
-    )
+@pytest.mark.parametrize("message_ns", [0, 100_000])
+def test_exchanges_follow_their_links(message_ns: int) -> None:
+    """Also what messages cost beside their bytes, which is of the same measurement."""
+    described = cluster(0.1)
+    described["links"] |= {"message_ns": message_ns}
+    plan = plan_of({"network": "quick-cifar", "devices": 1, "replicas": 4, "batch": 4}, described)
     slower = varied(plan.cluster, {plan.cluster.range_of("link.bandwidth_gbps"): 0.95})
     timing = dataclasses.replace(plan.timing, cluster=slower)
     loads = exchange_loads(dataclasses.replace(plan, timing=timing, cluster=slower))
