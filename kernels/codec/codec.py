@@ -37,6 +37,11 @@ class Codec(abc.ABC):
     """Whether `expected_bytes` is only an estimate, because it does not know the values."""
 
     @classmethod
+    def is_kind(cls, word: str) -> bool:
+        """Return whether a word before the colon names the codec."""
+        return word in cls.kinds
+
+    @classmethod
     @abc.abstractmethod
     def parse(cls, kind: str, argument: str) -> Codec:
         """Return the codec of a kind with an argument, the text after the colon. Raise CodecError
@@ -124,7 +129,7 @@ def parse_codec(text: str) -> Codec:
     kind, colon, argument = text.partition(":")
     known = ", ".join(codec.spelling for codec in codecs())
     for codec in codecs():
-        if kind in codec.kinds and bool(argument) == bool(colon):
+        if codec.is_kind(kind) and bool(argument) == bool(colon):
             try:
                 return codec.parse(kind, argument)
             except CodecError as error:

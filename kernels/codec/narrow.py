@@ -9,12 +9,22 @@ another in the message; their scales, of 8 bits, come after all codes, and 255 m
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..inceptionn.format import Buffer, CodecError, opened, values_of
-from ..number import FP32, BlockGrid, Count, FloatGrid, NumberFormat, number_formats
+from ..number import (
+    FP32,
+    BlockGrid,
+    Count,
+    FloatGrid,
+    NumberFormat,
+    number_format,
+    number_formats,
+    number_patterns,
+)
 from ..quantise import on_blocks, on_grid
 from .codec import Codec
 
@@ -28,14 +38,22 @@ class Narrow(Codec):
     number: NumberFormat
 
     kinds = tuple(name for name in number_formats() if name != FP32.name)
-    spelling = "a number format, such as bf16 or mxfp8"
+    spelling = "a number format, such as bf16, mxfp8 or q2.6"
+
+    @classmethod
+    def is_kind(cls, word: str) -> bool:
+        """See `Codec`; families, such as q2.6, have more names than `kinds`."""
+        return word in cls.kinds or any(re.fullmatch(family, word) for family in number_patterns())
 
     @classmethod
     def parse(cls, kind: str, argument: str) -> Codec:
         """See `Codec`."""
         if argument:
             raise CodecError("it takes no argument")
-        return cls(number_formats()[kind])
+        try:
+            return cls(number_format(kind))
+        except ValueError as error:
+            raise CodecError(str(error)) from None
 
     def compress(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
         """See `Codec`."""

@@ -20,6 +20,7 @@ from .number import (
     fixed_point,
     number_format,
     number_formats,
+    number_patterns,
     number_spellings,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "fixed_point",
     "number_format",
     "number_formats",
+    "number_patterns",
     "number_spellings",
 ]

@@ -256,6 +256,12 @@ def number_spellings() -> tuple[str, ...]:
 
 
 @registry
+def number_patterns() -> tuple[str, ...]:
+    """Return the patterns of the names of families."""
+    return tuple(family.pattern for family in instances(__package__, NumberFamily))
+
+
+@registry
 def number_format(name: str) -> NumberFormat:
     """Return a format by its name.
 

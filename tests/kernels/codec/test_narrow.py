@@ -15,6 +15,9 @@ from emuchain.kernels.codec.narrow import Narrow, _codes, _values
 from emuchain.kernels.number import BlockGrid, FloatGrid, number_format
 from emuchain.kernels.quantise import on_blocks, on_grid
 
+NAMES = [*Narrow.kinds, "q2.6", "q1.11", "int4@16", "int9@16", "e2m5@48", "e4m3@8"]
+"""Those of formats, and of some of each family."""
+
 ANY = st.lists(st.floats(width=32, allow_subnormal=False), max_size=100)
 
 
@@ -23,7 +26,7 @@ def rounded(values: np.ndarray, name: str) -> np.ndarray:
     return on_blocks(values, grid, -1) if isinstance(grid, BlockGrid) else on_grid(values, grid)
 
 
-@pytest.mark.parametrize("name", Narrow.kinds)
+@pytest.mark.parametrize("name", NAMES)
 @given(ANY)
 def test_messages_hold_rounded_values(name: str, numbers: list[float]) -> None:
     codec, values = parse_codec(name), np.array(numbers, np.float32)
@@ -35,7 +38,7 @@ def test_messages_hold_rounded_values(name: str, numbers: list[float]) -> None:
     np.testing.assert_array_equal(codec.decompress(sent, len(values)), rounded(values, name))
 
 
-@pytest.mark.parametrize("name", Narrow.kinds)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_code_round_trips(name: str) -> None:
     number = number_format(name)
     grid = number.grid.element if isinstance(number.grid, BlockGrid) else number.grid
@@ -64,7 +67,7 @@ def test_codes_are_those_of_the_standards() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("text", ["bf16:3", "mxfp8:", "mxfp9", "q2.14"])
+@pytest.mark.parametrize("text", ["bf16:3", "mxfp8:", "mxfp9", "q2.6:1", "q2.40", "int9@0", "fp32"])
 def test_no_such_codec(text: str) -> None:
     with pytest.raises(CodecError):
         parse_codec(text)
