@@ -33,6 +33,8 @@ from ..number import KINDS, Precision
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
+_UPDATE_BITS = 48
+"""Of the number by which words are drawn; those above have the replica."""
 
 
 class RoundingTally:
@@ -90,12 +92,14 @@ class MapFormats:
     """Rounds maps (samples, rows, columns, channels) to a run's formats, and counts what it rounds
     in training.
 
-    Memory is from the arena.
+    Memory is from the arena. Gradients are of a `replica`, which draws words of its own for them:
+    errors that are the same in all would not become less in their mean.
     """
 
     precision: Precision
     seed: int
     arena: Arena = dataclasses.field(compare=False)
+    replica: int = 0
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
 
     def rounded(
@@ -245,8 +249,13 @@ class WeightFormats:
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
+        # All else of an update is the same in all replicas.
+        replica = self.formats.replica if kind == "gradients" else 0
         stream = PhiloxStream(
-            self.formats.seed, self.part.layer.index, KINDS.index(kind) + place, update
+            self.formats.seed,
+            self.part.layer.index,
+            KINDS.index(kind) + place,
+            update | replica << _UPDATE_BITS,
         )
         # By the place among the weights of the whole layer, whatever part of it is here.
         words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)

@@ -61,7 +61,9 @@ class _MakeNumerics:
     ) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
         precision = self.segment.plan.config.precision
-        formats = None if precision.is_single else MapFormats(precision, seed, arena)
+        formats = None
+        if not precision.is_single:
+            formats = MapFormats(precision, seed, arena, self.replica)
         slices = [
             numerics_of(
                 part, start, seed, arena, formats, kept_channels(part, streams.device, blocks)
