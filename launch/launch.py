@@ -4,7 +4,9 @@ Python; and the file of the hosts that it takes, which has a line for each, in t
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -14,6 +16,8 @@ import socket
 import stat
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +38,7 @@ RANK_VARIABLES = _PMI, "PMIX_RANK", "OMPI_COMM_WORLD_RANK"
 _PMI_PORTS = "PMI_PORT", "PMI_CONTROL_PORT"
 _PMIX_SERVER = "PMIX_SERVER_URI"
 _ANSWER_S = 5.0
+_DRAIN_S = 1.0
 _SHARED_MIB, _SHARED_MIB_OF_A_RANK = 2, 6
 """Measured with MPICH 5.0 on one host: 5.14 MiB a rank. UCX takes what is left, and MPICH crashes
 for want of it.
@@ -112,8 +117,22 @@ def abort_ranks(status: int) -> None:
     """
     fd = os.environ.get("PMI_FD", "")
     if fd.isdecimal() and "PMI_JOBID" not in os.environ:
+        # Once it ends the run, it passes on nothing that still stands in a pipe.
+        for said in (1, 2):
+            _drain(said)
         with contextlib.suppress(OSError):
             os.write(int(fd), f"cmd=abort exitcode={status}\n".encode())
+
+
+def _drain(fd: int) -> None:
+    """Wait until a launcher has read what this process has written into a pipe to it."""
+    bytes_left, end_s = array.array("i", [0]), time.monotonic() + _DRAIN_S
+    with contextlib.suppress(OSError):
+        while stat.S_ISFIFO(os.fstat(fd).st_mode) and time.monotonic() < end_s:
+            fcntl.ioctl(fd, termios.FIONREAD, bytes_left)
+            if not bytes_left[0]:
+                return
+            time.sleep(0.001)
 
 
 def check_shared_memory(

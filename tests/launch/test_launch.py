@@ -1,5 +1,10 @@
 """The fixture `mpiexec` starts ranks and ends them, under each MPI."""
 
+import os
+import select
+import subprocess
+import sys
+
 import psutil
 import pytest
 
@@ -56,3 +61,25 @@ def test_late_ranks_are_ended(mpiexec, tmp_path):
             not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
         )
         assert gone, f"rank {number} still runs"
+
+
+def test_an_end_waits_for_what_was_said(tmp_path):
+    """The launcher passes on nothing more once it is told to end: so that has to be read before."""
+    said, told = os.pipe(), os.pipe()
+    program = (
+        "import os; from emuchain.launch import launch; launch._DRAIN_S = 60;"
+        f"os.dup2({said[1]}, 2); os.write(2, b'why'); launch.abort_ranks(3)"
+    )
+    environment = {**os.environ, "PMI_FD": str(told[1])}
+    rank = subprocess.Popen(
+        [sys.executable, "-c", program], pass_fds=(said[1], told[1]), env=environment
+    )
+    os.close(told[1])
+    with pytest.raises(subprocess.TimeoutExpired):
+        rank.wait(1)
+    assert select.select([said[0], told[0]], [], [])[0] == [said[0]]
+    assert os.read(said[0], 9) == b"why"
+    assert os.read(told[0], 99) == b"cmd=abort exitcode=3\n"
+    assert rank.wait() == 0
+    for end in (said[0], said[1], told[0]):
+        os.close(end)
