@@ -109,9 +109,7 @@ def times_two_worst_factor(times: float) -> float:
 
 def _times_two(times: float) -> list[float]:
     two = {(row["gpu"], row["floats"]): float(row["ms"]) for row in _at(FITTED_CHIPS)}
-    return [
-        times * two[row["gpu"], row["floats"]] / float(row["ms"]) for row in _at(FURTHER_CHIPS)
-    ]
+    return [times * two[row["gpu"], row["floats"]] / float(row["ms"]) for row in _at(FURTHER_CHIPS)]
 
 
 @kept
