@@ -68,7 +68,8 @@ def validate(
     """Run a paper's claims: published, ours, deviation, verdict.
 
     PAPER is fpdeep, inceptionn, bapipe or farnn; or hardware: boards and GPUs that no paper of
-    these measures; or deepbench: recurrent layers on GPUs.
+    these measures; or deepbench: recurrent layers on GPUs; or accl: collectives and links of FPGAs,
+    in part by measurements in the folder that EMUCHAIN_WITNESSES names.
 
     The exit status is 0 whatever the verdicts.
     """

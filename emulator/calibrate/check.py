@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from .reading import Kind, Path, Row, Table, listed_files, read_tables
 @dataclasses.dataclass(frozen=True)
 class Coverage:
     """How measurements compare with what was expected of them: errors in percent, the share of rows
-    that ranges hold, how wide these are to either side, and the mean error of the null model.
+    that ranges hold, how wide these are to either side, and the null model's errors.
     """
 
     rows: int
@@ -36,6 +37,9 @@ class Coverage:
     in_range: float
     half_width_percent: float
     null_percent: float
+    median_percent: float
+    null_median_percent: float
+    null_worst_percent: float
 
 
 class _Measured(NamedTuple):
@@ -89,6 +93,9 @@ def calibrate_check(
         inside / count,
         100 * math.fsum(widths) / count,
         100 * math.fsum(null_errors) / count,
+        100 * statistics.median(abs(error) for error, _ in errors),
+        100 * statistics.median(null_errors),
+        100 * max(null_errors),
     )
 
 

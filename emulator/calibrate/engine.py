@@ -146,13 +146,17 @@ _NORMAL, _COUNTS = 1.645, ("start_cycles",)
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """Layers that were not fitted: of how many the prediction is near, beside a roofline."""
+    """Layers that were not fitted: of how many the prediction is near, and its errors as shares,
+    beside those of a roofline.
+    """
 
     layers: int
     near: int
     roofline_near: int
     worst: str
     worst_error: float
+    errors: tuple[float, ...]
+    roofline_errors: tuple[float, ...]
 
 
 def is_of_convolutions(tables: Sequence[Table]) -> bool:
@@ -230,15 +234,27 @@ def check(fit: EngineFit, fitted: Sequence[Table], tables: Sequence[Table]) -> C
     as the engine: the slower of multiplying and loading.
     """
     per_mac, per_byte = _roofline(convolutions(fitted))
-    errors, near, of_roofline = [], 0, 0
-    for layer in convolutions(tables):
-        error = fit.cycles(layer) / layer.cycles - 1
+    layers = convolutions(tables)
+    errors, roofline_errors = [], []
+    for layer in layers:
         roof = max(per_mac * layer.work.macs, per_byte * layer.weight_bytes)
-        errors.append((abs(error), error, str(layer.row)))
-        near += abs(error) <= NEAR
-        of_roofline += abs(roof / layer.cycles - 1) <= NEAR
-    _, worst, where = max(errors)
-    return Check(len(errors), near, of_roofline, where, worst)
+        errors.append(fit.cycles(layer) / layer.cycles - 1)
+        roofline_errors.append(roof / layer.cycles - 1)
+    worst = max(range(len(layers)), key=lambda place: abs(errors[place]))
+    return Check(
+        len(layers),
+        _near(errors),
+        _near(roofline_errors),
+        str(layers[worst].row),
+        errors[worst],
+        tuple(errors),
+        tuple(roofline_errors),
+    )
+
+
+def _near(errors: Sequence[float]) -> int:
+    """Return how many errors are those of a layer that is predicted well."""
+    return sum(abs(error) <= NEAR for error in errors)
 
 
 def _products(layer: Convolution) -> int:

@@ -21,6 +21,7 @@ from emuchain.papers.run import Formulas, measures
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = {
+    "accl": 20,
     "bapipe": 131,
     "deepbench": 19,
     "farnn": 150,

@@ -78,10 +78,10 @@ def test_markdown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["other"], "`paper` = 'other': known: bapipe, deepbench, farnn"),
-        (["hardwear"], "did you mean `hardware`? known: bapipe"),
+        (["other"], "`paper` = 'other': known: accl, bapipe, deepbench, farnn"),
+        (["hardwear"], "did you mean `hardware`? known: accl, bapipe"),
         (["fpdeep", "--only", "nothing"], "no claim id of fpdeep begins with it"),
-        (["../clusters/vc709"], "known: bapipe, deepbench, farnn"),
+        (["../clusters/vc709"], "known: accl, bapipe, deepbench, farnn"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str) -> None:

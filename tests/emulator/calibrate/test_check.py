@@ -63,7 +63,10 @@ def test_each_row_is_compared_by_hand(constants: Path) -> None:
     assert done.mean_percent == pytest.approx((20 + 25) / 4)
     assert done.worst_percent == pytest.approx(25)
     assert done.worst_row == f"{constants.parent / 'm.csv'}:4"
+    assert done.median_percent == pytest.approx((0 + 20) / 2)
     assert done.null_percent == pytest.approx((20 + 2 + 37.5 + 50) / 4)
+    assert done.null_median_percent == pytest.approx((20 + 37.5) / 2)
+    assert done.null_worst_percent == pytest.approx(50)
     assert done.half_width_percent == pytest.approx(100 * ((1.1 / 0.9) ** 0.5 - 1))
 
 

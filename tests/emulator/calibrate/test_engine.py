@@ -163,6 +163,22 @@ def test_the_answer_has_the_shape_and_the_check(
     assert said["check"]["layers"] == 4
 
 
+def test_each_further_layer_has_its_error(tmp_path: Path) -> None:
+    """One layer takes half as long again as the others say; a roofline misses what starts cost."""
+
+    def cycles(layer: Layer) -> float:
+        return cycles_of(layer, 32, 0.38, 250, 0) * (1.5 if layer == OTHERS[1] else 1)
+
+    files = table(tmp_path, "vgg", VGG, cycles), table(tmp_path, "others", OTHERS, cycles)
+    done = emuchain.calibrate_board(files[0], "vcu118", array="32x32", check=files[1]).check
+    assert done is not None
+    assert done.errors == pytest.approx([0, 1 / 1.5 - 1, 0, 0], abs=0.01)
+    assert done.worst_error == done.errors[1] and done.worst == f"{files[1]}:3"
+    assert done.near == 3
+    assert len(done.roofline_errors) == done.layers == 4
+    assert done.roofline_near == sum(abs(error) <= 0.1 for error in done.roofline_errors)
+
+
 WITNESSES = os.environ.get("EMUCHAIN_WITNESSES")
 
 
