@@ -371,6 +371,8 @@ _MOST_LEFT_OUT = 6
 _TURNS = (math.inf, 16384, 32768, 65536, 131072, 262144)
 LIKELY_TURN = 65536
 """Bytes from which bare messages go in turn, assumed where no data say it."""
+_STARTS = (16384, LIKELY_TURN, 262144)
+"""Those from which a search begins where data may say it."""
 
 
 def fit_collectives(tables: Sequence[Table]) -> list[CollectiveModel]:
@@ -390,16 +392,11 @@ def _fit(where: Mapping[str, str], times: Sequence[CollectiveTime]) -> Collectiv
     protocols = tuple(dict.fromkeys(time.protocol for time in times))
     if len({time.bytes for time in times}) < 3:
         raise InputError(f"{times[0].row}: a fit needs three sizes at least")
-    shape = _Shape(where, protocols, _likely_link_us(times), turn_bytes=LIKELY_TURN)
-    some = times[:: -(-len(times) // _MOST_WEIGHED)]
-    logs = _solved(shape, some)
-    loss = _loss(shape, logs, some)
-    several = [time for time in times if time.nodes > 2]
-    for change in _choices(several):
-        other = change(shape)
-        tried = _solved(other, some, logs, turns=_FEW_TURNS)
-        if (less := _loss(other, tried, some)) < loss - _WORTH:
-            shape, logs, loss = other, tried, less
+    link_us = _likely_link_us(times)
+    turns = _STARTS if _may_take_turns(times) else (LIKELY_TURN,)
+    # Steps suit the turns with which they are chosen: from one start alone, a search may end early.
+    starts = (_Shape(where, protocols, link_us, turn_bytes=turn) for turn in turns)
+    _, shape, logs = min((_chosen(start, times) for start in starts), key=lambda way: way[0])
     logs = _solved(shape, times, logs)
     rows, nodes, goals = _scatters(shape, logs, times)
     return dataclasses.replace(
@@ -409,6 +406,28 @@ def _fit(where: Mapping[str, str], times: Sequence[CollectiveTime]) -> Collectiv
         goal_scatter=goals,
         nodes=tuple(sorted({time.nodes for time in times})),
         goals=tuple(goal.value for goal in _goals(times)),
+    )
+
+
+def _chosen(shape: _Shape, times: Sequence[CollectiveTime]) -> tuple[float, _Shape, Floats]:
+    """Return the loss of what the data prefer, changed one by one from a shape on; it, and its
+    constants' logarithms.
+    """
+    some = times[:: -(-len(times) // _MOST_WEIGHED)]
+    logs = _solved(shape, some)
+    loss = _loss(shape, logs, some)
+    for change in _choices([time for time in times if time.nodes > 2]):
+        other = change(shape)
+        tried = _solved(other, some, logs, turns=_FEW_TURNS)
+        if (less := _loss(other, tried, some)) < loss - _WORTH:
+            shape, logs, loss = other, tried, less
+    return loss, shape, logs
+
+
+def _may_take_turns(times: Sequence[CollectiveTime]) -> bool:
+    """Whether the data may say from which bytes on messages go in turn."""
+    return any(
+        time.nodes > 2 and time.protocol in _BARE and time.goal.is_in_blocks for time in times
     )
 
 
@@ -437,7 +456,7 @@ def _choices(several: Sequence[CollectiveTime]) -> list[Callable[[_Shape], _Shap
         names = [name for name, kind in collectives().items() if kind.goal is goal]
         takes = [name for name in names if _takes_all(name, goal, several)]
         changes += [functools.partial(_with_steps, goal.value, name) for name in takes]
-    if any(time.protocol in _BARE and time.goal.is_in_blocks for time in several):
+    if _may_take_turns(several):
         changes += [functools.partial(_with_turns, size) for size in _TURNS]
     return changes
 
