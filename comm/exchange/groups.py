@@ -14,7 +14,8 @@ in one ring, or send to one aggregator (a).
                                              each leader broadcasts in its group
 
 These and all other ways are collectives (`comm.collective`), of which each replica plays its part
-(`played.py`).
+(`played.py`). Where replicas share out the update (ZeRO, SC 2020), an exchange has two halves
+(`comm.collective.halves`): sums, and then, after the update, weights.
 
 With numerics, `GradientExchange` carries their steps out, message by message; `TimedExchange`
 computes the same times, to the picosecond, for all replicas at once.
@@ -38,8 +39,10 @@ from ..collective import (
     LaidPhase,
     collective_ends_ps,
     collective_of,
+    halves,
     is_written,
     laid_out,
+    own_pieces,
     piece_bounds,
 )
 from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregator
@@ -57,6 +60,7 @@ from .time import (
     bytes_at_ratio,
     hierarchy_ends_ps,
     ring_of_nodes_ps,
+    ring_steps,
 )
 
 
@@ -67,7 +71,8 @@ class DataParallel:
     `exchange` is a ring or an aggregator, as INCEPTIONN has them, or names any other collective.
 
     With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`,
-    senders keep what the codec drops.
+    senders keep what the codec drops. `zero` is the stage of ZeRO: from 1 on, each replica updates
+    its share of the parameters, and an exchange has two halves.
     """
 
     replicas: int = 1
@@ -76,6 +81,12 @@ class DataParallel:
     codec: Codec = dataclasses.field(default_factory=NoCodec)
     ratio: float | None = None
     feedback: bool = False
+    zero: int = 0
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether replicas update their shares of the parameters between the halves of an exchange."""
+        return self.zero > 0
 
     @property
     def residuals(self) -> int:
@@ -99,7 +110,11 @@ class DataParallel:
 
     @functools.cached_property
     def collective(self) -> Collective:
-        """The collective by which gradients are summed."""
+        """The collective by which gradients are summed, in halves where these are exchanged apart."""
+        return halves(self._whole) if self.in_halves else self._whole
+
+    @property
+    def _whole(self) -> Collective:
         if not self.is_inceptionns:
             return collective_of(self.exchange)
         if self.exchange == "ring":
@@ -109,6 +124,10 @@ class DataParallel:
     def laid_out(self, topology: Topology) -> tuple[LaidPhase, ...]:
         """Return the phases of an exchange on a topology."""
         return laid_out(self.collective, self.replicas, topology)
+
+    def pieces(self, topology: Topology) -> list[int]:
+        """Return the piece of a row that each replica updates, of as many as there are replicas."""
+        return own_pieces([laid.phase for laid in self.laid_out(topology)], self.replicas)
 
     @property
     def members(self) -> int:
@@ -191,8 +210,11 @@ class GradientExchange:
     An exchange does not begin before that of the previous mini-batch has ended.
     """
 
-    def __init__(self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart]) -> None:
-        self.replicas = data_parallel.replicas
+    def __init__(
+        self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart], piece: int = 0
+    ) -> None:
+        self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
+        self.piece = piece
         self.nic = nic
         self.spent_ps = 0
         self.last: NDArray[np.float32] | None = None
@@ -202,13 +224,38 @@ class GradientExchange:
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
+        self._keep(gradient)
+        return await self._played(self._parts, gradient, ready_ps)
+
+    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
+        """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
+        around it; return the finish time in ps.
+        """
+        self._keep(gradient)
+        parts = [part for part in self._parts if not part.of_weights]
+        done_ps = await self._played(parts, gradient, ready_ps)
+        if gradient.values is not None:
+            piece = gradient.block(self.piece, self.replicas)
+            own = piece.values.copy()  # type: ignore[union-attr]  # a part of values
+            gradient.values[...] = 0
+            piece.put(own)
+        return done_ps
+
+    async def gather(self, row: Gradient, ready_ps: int) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
+        parts = [part for part in self._parts if part.of_weights]
+        return await self._played(parts, row, ready_ps)
+
+    def _keep(self, gradient: Gradient) -> None:
         # Copied, since the exchange overwrites it with the sum.
         self.last = None if gradient.values is None else gradient.values.copy()
+
+    async def _played(self, parts: Sequence[PlayedPart], row: Gradient, ready_ps: int) -> int:
         begin_ps = max(ready_ps, self._done_ps)
         over = self.nic.interconnect
         times = NodeTimes(over, begin_ps + over.ends.start_ps)
-        for part in self._parts:
-            await part.run(gradient, times)
+        for part in parts:
+            await part.run(row, times)
         done_ps = times.end_ps
         self.spent_ps += done_ps - begin_ps
         self._done_ps = done_ps
@@ -259,6 +306,12 @@ def exchange_ends_ps(
         ready_ps: when each replica is ready.
         free_ps: when the aggregator is free, if there is one.
     """
+    if data_parallel.in_halves:
+        for of_weights in (False, True):
+            ready_ps = half_ends_ps(
+                data_parallel, interconnect, count, ready_ps, of_weights=of_weights
+            )
+        return ready_ps, free_ps
     compressed = _compressed(data_parallel)
     ready_ps = ready_ps + interconnect.ends.start_ps
     if not data_parallel.is_inceptionns or not interconnect.is_plain:
@@ -282,6 +335,31 @@ def exchange_ends_ps(
         else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
     )
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
+
+
+def half_ends_ps(
+    data_parallel: DataParallel,
+    interconnect: Interconnect,
+    count: int,
+    ready_ps: Times,
+    *,
+    of_weights: bool,
+) -> Times:
+    """Return when each replica has finished a half of an exchange of `count` values, in ps: that of
+    sums, or that `of_weights`.
+    """
+    compressed = None if of_weights else _compressed(data_parallel)
+    ready_ps = ready_ps + interconnect.ends.start_ps
+    if data_parallel.exchange == "ring" and interconnect.is_plain:
+        workers = data_parallel.replicas
+        steps = ring_steps(workers)[workers - 1 :] if of_weights else range(1, workers)
+        return ring_of_nodes_ps(interconnect, ready_ps, count, compressed, steps=steps)
+    phases = [
+        laid
+        for laid in data_parallel.laid_out(interconnect.topology)
+        if laid.phase.of_weights == of_weights
+    ]
+    return played_ends_ps(phases, interconnect, count, ready_ps, compressed)
 
 
 def exchange_ps(data_parallel: DataParallel, interconnect: Interconnect, count: int) -> int:
@@ -311,8 +389,8 @@ class TimedExchange:
     """The timed exchange of `count` values among all replicas' devices of one number."""
 
     def __init__(self, data_parallel: DataParallel, interconnect: Interconnect, count: int) -> None:
-        self.replicas = data_parallel.replicas
-        self._data_parallel, self._interconnect, self._count = data_parallel, interconnect, count
+        self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
+        self._of, self._count = (data_parallel, interconnect), count
         self._ready_ps = np.zeros(data_parallel.replicas, np.int64)
         self._expected, self.aggregator_ps = data_parallel.replicas, 0
         self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
@@ -321,17 +399,33 @@ class TimedExchange:
         """Return when a replica has finished the exchange, in ps; wait for the ready times of all
         others.
         """
+
+        def ends_ps(ready: Times) -> Times:
+            ends, self.aggregator_ps = exchange_ends_ps(
+                *self._of, self._count, ready, self.aggregator_ps
+            )
+            return ends
+
+        return await self._end_ps(replica, ready_ps, ends_ps)
+
+    async def half_end_ps(
+        self, replica: int, ready_ps: int, count: int, *, of_weights: bool
+    ) -> int:
+        """Return when a replica has finished a half of an exchange of `count` values, in ps; wait
+        for all others.
+        """
+
+        def ends_ps(ready: Times) -> Times:
+            return half_ends_ps(*self._of, count, ready, of_weights=of_weights)
+
+        return await self._end_ps(replica, ready_ps, ends_ps)
+
+    async def _end_ps(self, replica: int, ready_ps: int, ends_ps: Callable[[Times], Times]) -> int:
         self._ready_ps[replica] = ready_ps
         self._expected -= 1
         if not self._expected:  # the last one to come computes the ends of all, and wakes them
             self._expected = self.replicas
-            ends, self.aggregator_ps = exchange_ends_ps(
-                self._data_parallel,
-                self._interconnect,
-                self._count,
-                self._ready_ps,
-                self.aggregator_ps,
-            )
+            ends = ends_ps(self._ready_ps)
             for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
                 mailbox.put(end_ps)
         return int(await self._mailboxes[replica].get())
@@ -340,8 +434,11 @@ class TimedExchange:
 class TimedMember:
     """One replica's timed exchanges, one after another, with the interface of `GradientExchange`."""
 
+    piece = 0
+    """Of no row: there are no values."""
+
     def __init__(self, exchange: TimedExchange, replica: int) -> None:
-        self.replicas = exchange.replicas
+        self.replicas, self.in_halves = exchange.replicas, exchange.in_halves
         self.spent_ps = 0
         self.observer: OnExchange | None = None
         self._exchange, self._replica, self._done_ps = exchange, replica, 0
@@ -349,11 +446,29 @@ class TimedMember:
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Return the finish time in ps; there are no values."""
         begin_ps = max(ready_ps, self._done_ps)
-        self._done_ps = await self._exchange.end_ps(self._replica, begin_ps)
-        self.spent_ps += self._done_ps - begin_ps
+        return self._ended(begin_ps, await self._exchange.end_ps(self._replica, begin_ps))
+
+    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
+        """Return the finish time of the half with the sums, in ps."""
+        return await self._half(gradient, ready_ps, of_weights=False)
+
+    async def gather(self, row: Gradient, ready_ps: int) -> int:
+        """Return the finish time of the other half, in ps."""
+        return await self._half(row, ready_ps, of_weights=True)
+
+    async def _half(self, row: Gradient, ready_ps: int, *, of_weights: bool) -> int:
+        begin_ps = max(ready_ps, self._done_ps)
+        end_ps = await self._exchange.half_end_ps(
+            self._replica, begin_ps, row.count, of_weights=of_weights
+        )
+        return self._ended(begin_ps, end_ps)
+
+    def _ended(self, begin_ps: int, end_ps: int) -> int:
+        self._done_ps = end_ps
+        self.spent_ps += end_ps - begin_ps
         if self.observer is not None:
-            self.observer(begin_ps, self._done_ps)
-        return self._done_ps
+            self.observer(begin_ps, end_ps)
+        return end_ps
 
     def state(self) -> dict[str, int]:
         """Return the training state."""
