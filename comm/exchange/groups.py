@@ -23,6 +23,7 @@ computes the same times, to the picosecond, for all replicas at once.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -203,65 +204,79 @@ def aggregator(
     return PlayedNode(count, with_data, nic.interconnect, parts)
 
 
-class GradientExchange:
-    """One device's exchange with its counterparts in the other replicas; keeps its own last
-    gradient.
+class _Member(abc.ABC):
+    """One device's exchanges with its counterparts in the other replicas, one after another.
 
-    An exchange does not begin before that of the previous mini-batch has ended.
+    Where an exchange has halves, this replica has a `piece` of each row between them.
     """
 
-    def __init__(
-        self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart], piece: int = 0
-    ) -> None:
+    def __init__(self, data_parallel: DataParallel, piece: int) -> None:
         self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
         self.piece = piece
-        self.nic = nic
         self.spent_ps = 0
-        self.last: NDArray[np.float32] | None = None
         self.observer: OnExchange | None = None
-        self._parts = parts
-        self._done_ps = 0
+        self._begun_ps = self._done_ps = 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
-        self._keep(gradient)
-        return await self._played(self._parts, gradient, ready_ps)
+        return await self._exchange(gradient, ready_ps, None)
 
     async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
         around it; return the finish time in ps.
         """
-        self._keep(gradient)
-        parts = [part for part in self._parts if not part.of_weights]
-        done_ps = await self._played(parts, gradient, ready_ps)
+        done_ps = await self._exchange(gradient, ready_ps, False, closes=False)
         if gradient.values is not None:
-            piece = gradient.block(self.piece, self.replicas)
-            own = piece.values.copy()  # type: ignore[union-attr]  # a part of values
-            gradient.values[...] = 0
-            piece.put(own)
+            bounds = piece_bounds(gradient.count, self.replicas)
+            gradient.values[: bounds[self.piece]] = 0
+            gradient.values[bounds[self.piece + 1] :] = 0
         return done_ps
 
-    async def gather(self, row: Gradient, ready_ps: int) -> int:
-        """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
-        parts = [part for part in self._parts if part.of_weights]
-        return await self._played(parts, row, ready_ps)
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps.
 
-    def _keep(self, gradient: Gradient) -> None:
-        # Copied, since the exchange overwrites it with the sum.
-        self.last = None if gradient.values is None else gradient.values.copy()
+        That of the weights `closes` the exchange of a mini-batch.
+        """
+        return await self._exchange(row, ready_ps, True, closes=closes)
 
-    async def _played(self, parts: Sequence[PlayedPart], row: Gradient, ready_ps: int) -> int:
+    async def _exchange(
+        self, row: Gradient, ready_ps: int, of_weights: bool | None, *, closes: bool = True
+    ) -> int:
         begin_ps = max(ready_ps, self._done_ps)
+        if not of_weights:
+            self._begun_ps = begin_ps
+        self._done_ps = done_ps = await self._end_ps(row, begin_ps, of_weights)
+        self.spent_ps += done_ps - begin_ps
+        if closes and self.observer is not None:
+            self.observer(self._begun_ps, done_ps)
+        return done_ps
+
+    @abc.abstractmethod
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        """Carry out a half of an exchange, or all of it where it is none; return its end in ps."""
+
+
+class GradientExchange(_Member):
+    """A device's exchanges of values, message by message; keeps its own last gradient."""
+
+    def __init__(
+        self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart], piece: int = 0
+    ) -> None:
+        super().__init__(data_parallel, piece)
+        self.nic = nic
+        self.last: NDArray[np.float32] | None = None
+        self._parts = parts
+
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        if not of_weights:
+            # Copied, since the exchange overwrites it with the sum.
+            self.last = None if row.values is None else row.values.copy()
         over = self.nic.interconnect
         times = NodeTimes(over, begin_ps + over.ends.start_ps)
-        for part in parts:
-            await part.run(row, times)
-        done_ps = times.end_ps
-        self.spent_ps += done_ps - begin_ps
-        self._done_ps = done_ps
-        if self.observer is not None:
-            self.observer(begin_ps, done_ps)
-        return done_ps
+        for part in self._parts:
+            if of_weights in (None, part.of_weights):
+                await part.run(row, times)
+        return times.end_ps
 
     def state(self) -> dict[str, Any]:
         """Return the training state."""
@@ -389,86 +404,46 @@ class TimedExchange:
     """The timed exchange of `count` values among all replicas' devices of one number."""
 
     def __init__(self, data_parallel: DataParallel, interconnect: Interconnect, count: int) -> None:
-        self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
-        self._of, self._count = (data_parallel, interconnect), count
+        self.data_parallel, self.aggregator_ps = data_parallel, 0
+        self._interconnect, self._count = interconnect, count
         self._ready_ps = np.zeros(data_parallel.replicas, np.int64)
-        self._expected, self.aggregator_ps = data_parallel.replicas, 0
+        self._expected = data_parallel.replicas
         self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
 
-    async def end_ps(self, replica: int, ready_ps: int) -> int:
-        """Return when a replica has finished the exchange, in ps; wait for the ready times of all
-        others.
-        """
-
-        def ends_ps(ready: Times) -> Times:
-            ends, self.aggregator_ps = exchange_ends_ps(
-                *self._of, self._count, ready, self.aggregator_ps
-            )
-            return ends
-
-        return await self._end_ps(replica, ready_ps, ends_ps)
-
-    async def half_end_ps(
-        self, replica: int, ready_ps: int, count: int, *, of_weights: bool
+    async def end_ps(
+        self, replica: int, ready_ps: int, count: int, of_weights: bool | None = None
     ) -> int:
-        """Return when a replica has finished a half of an exchange of `count` values, in ps; wait
-        for all others.
+        """Return when a replica has finished the exchange, or a half of one of `count` values, in
+        ps; wait for the ready times of all others.
         """
-
-        def ends_ps(ready: Times) -> Times:
-            return half_ends_ps(*self._of, count, ready, of_weights=of_weights)
-
-        return await self._end_ps(replica, ready_ps, ends_ps)
-
-    async def _end_ps(self, replica: int, ready_ps: int, ends_ps: Callable[[Times], Times]) -> int:
         self._ready_ps[replica] = ready_ps
         self._expected -= 1
         if not self._expected:  # the last one to come computes the ends of all, and wakes them
-            self._expected = self.replicas
-            ends = ends_ps(self._ready_ps)
+            self._expected = self.data_parallel.replicas
+            ends = self._ends_ps(count, of_weights)
             for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
                 mailbox.put(end_ps)
         return int(await self._mailboxes[replica].get())
 
+    def _ends_ps(self, count: int, of_weights: bool | None) -> Times:
+        of = self.data_parallel, self._interconnect
+        if of_weights is not None:
+            return half_ends_ps(*of, count, self._ready_ps, of_weights=of_weights)
+        ends, self.aggregator_ps = exchange_ends_ps(
+            *of, self._count, self._ready_ps, self.aggregator_ps
+        )
+        return ends
 
-class TimedMember:
-    """One replica's timed exchanges, one after another, with the interface of `GradientExchange`."""
 
-    piece = 0
-    """Of no row: there are no values."""
+class TimedMember(_Member):
+    """One replica's timed exchanges, of no values."""
 
     def __init__(self, exchange: TimedExchange, replica: int) -> None:
-        self.replicas, self.in_halves = exchange.replicas, exchange.in_halves
-        self.spent_ps = 0
-        self.observer: OnExchange | None = None
-        self._exchange, self._replica, self._done_ps = exchange, replica, 0
+        super().__init__(exchange.data_parallel, 0)
+        self._of, self._replica = exchange, replica
 
-    async def total(self, gradient: Gradient, ready_ps: int) -> int:
-        """Return the finish time in ps; there are no values."""
-        begin_ps = max(ready_ps, self._done_ps)
-        return self._ended(begin_ps, await self._exchange.end_ps(self._replica, begin_ps))
-
-    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
-        """Return the finish time of the half with the sums, in ps."""
-        return await self._half(gradient, ready_ps, of_weights=False)
-
-    async def gather(self, row: Gradient, ready_ps: int) -> int:
-        """Return the finish time of the other half, in ps."""
-        return await self._half(row, ready_ps, of_weights=True)
-
-    async def _half(self, row: Gradient, ready_ps: int, *, of_weights: bool) -> int:
-        begin_ps = max(ready_ps, self._done_ps)
-        end_ps = await self._exchange.half_end_ps(
-            self._replica, begin_ps, row.count, of_weights=of_weights
-        )
-        return self._ended(begin_ps, end_ps)
-
-    def _ended(self, begin_ps: int, end_ps: int) -> int:
-        self._done_ps = end_ps
-        self.spent_ps += end_ps - begin_ps
-        if self.observer is not None:
-            self.observer(begin_ps, end_ps)
-        return end_ps
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        return await self._of.end_ps(self._replica, begin_ps, row.count, of_weights)
 
     def state(self) -> dict[str, int]:
         """Return the training state."""
@@ -476,10 +451,10 @@ class TimedMember:
             "done_ps": self._done_ps,
             "spent_ps": self.spent_ps,
             # A timed aggregator is no object with a state of its own: members keep its time for it.
-            "aggregator_ps": self._exchange.aggregator_ps,
+            "aggregator_ps": self._of.aggregator_ps,
         }
 
     def restore(self, state: dict[str, int]) -> None:
         """Restore what `state` returned."""
         self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
-        self._exchange.aggregator_ps = state["aggregator_ps"]
+        self._of.aggregator_ps = state["aggregator_ps"]

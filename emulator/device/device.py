@@ -65,8 +65,11 @@ class Exchange(Protocol):
         around it; return the finish time in ps.
         """
 
-    async def gather(self, row: Gradient, ready_ps: int) -> int:
-        """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps.
+
+        That of the weights `closes` the exchange of a mini-batch.
+        """
 
     def state(self) -> Any:
         """Return the training state."""

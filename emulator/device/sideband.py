@@ -324,7 +324,7 @@ class Gathering(Protocol):
     replicas: int
     piece: int
 
-    async def gather(self, row: Gradient, ready_ps: int) -> int:
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
         """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
 
 
@@ -335,7 +335,7 @@ async def squares_of_shares(exchange: Gathering, own: Squares) -> Squares:
         row = np.zeros((exchange.replicas, LIMBS), np.float32)
         row[exchange.piece] = to_limbs(own.total).reshape(-1)
     sums = Gradient(exchange.replicas * LIMBS, None if row is None else row.reshape(-1))
-    at_ps = await exchange.gather(sums, own.at_ps)
+    at_ps = await exchange.gather(sums, own.at_ps, closes=False)
     total = None if row is None else functools.reduce(added, map(of_limbs, row), 0)
     return Squares(total, at_ps)
 

@@ -439,4 +439,5 @@ def describe_devices(plan: ChainPlan) -> str:
         return devices + codec
     groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
     replicas = f"{exchange.replicas} replicas{groups} of {devices}"
-    return f"{replicas}, exchange by {exchange.exchange_name}{codec}"
+    zero = f", stage {exchange.zero} of ZeRO" if exchange.zero else ""
+    return f"{replicas}, exchange by {exchange.exchange_name}{zero}{codec}"
