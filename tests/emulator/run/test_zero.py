@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import emuchain
+from emuchain.comm import Served
 from emuchain.comm.collective import as_text
 from emuchain.comm.collective.rings import Ring
 from emuchain.emulator.common import InputError
@@ -20,6 +21,7 @@ from emuchain.emulator.mapping import OffChip, Slice, WeightBanks, stored_bytes,
 from emuchain.emulator.network import load_network
 from emuchain.emulator.number import Sharing, Storage, precision_of
 from emuchain.emulator.plan import exchange_times
+from emuchain.emulator.timing import exchange_name
 from emuchain.kernels import withdraw
 from emuchain.kernels.number import FP32
 from emuchain.kernels.optimizers.adam import Adam
@@ -349,3 +351,21 @@ def test_steps_from_a_file_are_shared_out(tmp_path: Path) -> None:
     path.write_text(as_text(Ring().phases(4)))
     keys = {"changes": {"network.topology": "switch"}, "zero": 1}
     assert trained(**keys, exchange=str(path)) == trained(**keys)
+
+
+@pytest.mark.parametrize("keys", [{}, {"clip_norm": 0.1}], ids=str)
+def test_an_exchange_is_one_span_for_each_mini_batch(keys: dict[str, Any]) -> None:
+    """From the sums to the weights, with the update in it."""
+    given = {key: value for key, value in KEYS.items() if key not in ("test_samples", "progress")}
+    spans = []
+
+    def observer(served: Served) -> None:
+        if served.resource == exchange_name(0):
+            spans.append((int(served.ready_ps[0, 0]), int(served.left_ps[0, 0])))
+
+    run = emuchain.simulate(**given, **keys, zero=1, observer=observer)
+    ends = [end for _, end in spans]
+    assert len(spans) == 2 * 3
+    assert all(begin >= end for (begin, _), end in zip(spans[1:], ends, strict=False))
+    assert ends[-1] == run.virtual_time_ps
+    assert sum(end - begin for begin, end in spans) > run.exchange_ps
