@@ -426,11 +426,11 @@ class TimedExchange:
         return int(await self._mailboxes[replica].get())
 
     def _ends_ps(self, count: int, of_weights: bool | None) -> Times:
-        of = self.data_parallel, self._interconnect
+        between = self.data_parallel, self._interconnect
         if of_weights is not None:
-            return half_ends_ps(*of, count, self._ready_ps, of_weights=of_weights)
+            return half_ends_ps(*between, count, self._ready_ps, of_weights=of_weights)
         ends, self.aggregator_ps = exchange_ends_ps(
-            *of, self._count, self._ready_ps, self.aggregator_ps
+            *between, self._count, self._ready_ps, self.aggregator_ps
         )
         return ends
 
@@ -440,10 +440,10 @@ class TimedMember(_Member):
 
     def __init__(self, exchange: TimedExchange, replica: int) -> None:
         super().__init__(exchange.data_parallel, 0)
-        self._of, self._replica = exchange, replica
+        self._timed, self._replica = exchange, replica
 
     async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
-        return await self._of.end_ps(self._replica, begin_ps, row.count, of_weights)
+        return await self._timed.end_ps(self._replica, begin_ps, row.count, of_weights)
 
     def state(self) -> dict[str, int]:
         """Return the training state."""
@@ -451,10 +451,10 @@ class TimedMember(_Member):
             "done_ps": self._done_ps,
             "spent_ps": self.spent_ps,
             # A timed aggregator is no object with a state of its own: members keep its time for it.
-            "aggregator_ps": self._of.aggregator_ps,
+            "aggregator_ps": self._timed.aggregator_ps,
         }
 
     def restore(self, state: dict[str, int]) -> None:
         """Restore what `state` returned."""
         self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
-        self._of.aggregator_ps = state["aggregator_ps"]
+        self._timed.aggregator_ps = state["aggregator_ps"]

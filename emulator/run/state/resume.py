@@ -158,8 +158,8 @@ def resumed(given: Config) -> Resumed:
         numbers = not kept.schedule.drains or (key == "zero" and kept.compress.compresses)
         if value == before or (key in _OF_MACHINE and not numbers):
             continue
-        of = kept.schedule.name if not kept.schedule.drains else f"`compress` = {kept.compress}"
-        why = f"; the numbers of {of} depend on it" if key in _OF_MACHINE else ""
+        run = kept.schedule.name if not kept.schedule.drains else f"`compress` = {kept.compress}"
+        why = f"; the numbers of {run} depend on it" if key in _OF_MACHINE else ""
         raise InputError(
             f"`{key}` = {value!r}: the checkpoint {given.resume} was written with {before!r}{why};"
             " leave it out, or begin a new run"

@@ -175,7 +175,7 @@ def test_memory_by_hand(keys: dict[str, Any], arrays: float, engines: str) -> No
     assert device.memory.lgb == 4 * sum(counts) * arrays
     if engines == "split":
         [laid] = plan.layout().devices
-        assert sum(of.memory.lgb.bytes for of in laid.slices) == 4 * sum(counts) * arrays
+        assert sum(held.memory.lgb.bytes for held in laid.slices) == 4 * sum(counts) * arrays
 
 
 def test_banks_and_off_chip_bytes_by_hand() -> None:
@@ -264,6 +264,22 @@ def test_a_checkpoint_has_whole_arrays(
     emuchain.train(**{**KEYS, **keys, "epochs": 1, **before}, checkpoint=file)
     results = emuchain.train(resume=file, epochs=2, progress="none", **after)
     assert bits_of(results.weights) == whole
+
+
+def test_a_stopped_run_goes_on_in_numbers_and_time(tmp_path: Path) -> None:
+    file, keys = str(tmp_path / "run.ckpt"), {"optimizer": "adam", "clip_norm": 0.1, "zero": 1}
+    emuchain.train(**{**KEYS, **keys, "epochs": 1}, checkpoint=file)
+    results = emuchain.train(resume=file, epochs=2, progress="none")
+    assert (bits_of(results.weights), results.virtual_time_ps) == trained(**keys)
+
+
+def test_replicas_that_are_not_ready_at_once_take_the_time_of_simulation(tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text("[[faults.boards]]\nboard = 1\nfactor = 1.5\n")
+    keys = {"faults": str(path), "zero": 1, "clip_norm": 0.1}
+    bits, time_ps = trained(**keys)
+    assert bits == trained(clip_norm=0.1)[0]
+    assert time_ps == simulated(**keys) > simulated(clip_norm=0.1, zero=1)
 
 
 def test_a_codec_keeps_the_stage(tmp_path: Path) -> None:
