@@ -17,6 +17,7 @@ from .collective import (
     piece_bounds,
     sums,
 )
+from .halves import halves, own_pieces
 from .player import LaidPhase, collective_ends_ps, laid, laid_out
 
 __all__ = [
@@ -33,9 +34,11 @@ __all__ = [
     "collective_ends_ps",
     "collective_of",
     "collectives",
+    "halves",
     "is_written",
     "laid",
     "laid_out",
+    "own_pieces",
     "phases_of",
     "piece_bounds",
     "sums",

@@ -14,6 +14,7 @@ from .groups import (
     exchange_ends_ps,
     exchange_parts,
     exchange_ps,
+    half_ends_ps,
     played_ends_ps,
     step_sizes,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "exchange_ends_ps",
     "exchange_parts",
     "exchange_ps",
+    "half_ends_ps",
     "hierarchy_ps",
     "histogram",
     "played_ends_ps",

@@ -14,7 +14,8 @@ in one ring, or send to one aggregator (a).
                                              each leader broadcasts in its group
 
 These and all other ways are collectives (`comm.collective`), of which each replica plays its part
-(`played.py`).
+(`played.py`). Where replicas share out the update (ZeRO, SC 2020), an exchange has two halves
+(`comm.collective.halves`): sums, and then, after the update, weights.
 
 With numerics, `GradientExchange` carries their steps out, message by message; `TimedExchange`
 computes the same times, to the picosecond, for all replicas at once.
@@ -22,6 +23,7 @@ computes the same times, to the picosecond, for all replicas at once.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -38,8 +40,10 @@ from ..collective import (
     LaidPhase,
     collective_ends_ps,
     collective_of,
+    halves,
     is_written,
     laid_out,
+    own_pieces,
     piece_bounds,
 )
 from ..collective.levels import AggregatorNode, RingOfRings, RingsUnderAggregator
@@ -57,6 +61,7 @@ from .time import (
     bytes_at_ratio,
     hierarchy_ends_ps,
     ring_of_nodes_ps,
+    ring_steps,
 )
 
 
@@ -67,7 +72,8 @@ class DataParallel:
     `exchange` is a ring or an aggregator, as INCEPTIONN has them, or names any other collective.
 
     With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`,
-    senders keep what the codec drops.
+    senders keep what the codec drops. `zero` is the stage of ZeRO: from 1 on, each replica updates
+    its share of the parameters, and an exchange has two halves.
     """
 
     replicas: int = 1
@@ -76,6 +82,12 @@ class DataParallel:
     codec: Codec = dataclasses.field(default_factory=NoCodec)
     ratio: float | None = None
     feedback: bool = False
+    zero: int = 0
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether replicas update their shares of the parameters between the halves of an exchange."""
+        return self.zero > 0
 
     @property
     def residuals(self) -> int:
@@ -99,7 +111,11 @@ class DataParallel:
 
     @functools.cached_property
     def collective(self) -> Collective:
-        """The collective by which gradients are summed."""
+        """The collective by which gradients are summed, in halves where these are exchanged apart."""
+        return halves(self._whole) if self.in_halves else self._whole
+
+    @property
+    def _whole(self) -> Collective:
         if not self.is_inceptionns:
             return collective_of(self.exchange)
         if self.exchange == "ring":
@@ -109,6 +125,10 @@ class DataParallel:
     def laid_out(self, topology: Topology) -> tuple[LaidPhase, ...]:
         """Return the phases of an exchange on a topology."""
         return laid_out(self.collective, self.replicas, topology)
+
+    def pieces(self, topology: Topology) -> list[int]:
+        """Return the piece of a row that each replica updates, of as many as there are replicas."""
+        return own_pieces([laid.phase for laid in self.laid_out(topology)], self.replicas)
 
     @property
     def members(self) -> int:
@@ -184,37 +204,79 @@ def aggregator(
     return PlayedNode(count, with_data, nic.interconnect, parts)
 
 
-class GradientExchange:
-    """One device's exchange with its counterparts in the other replicas; keeps its own last
-    gradient.
+class _Member(abc.ABC):
+    """One device's exchanges with its counterparts in the other replicas, one after another.
 
-    An exchange does not begin before that of the previous mini-batch has ended.
+    Where an exchange has halves, this replica has a `piece` of each row between them.
     """
 
-    def __init__(self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart]) -> None:
-        self.replicas = data_parallel.replicas
-        self.nic = nic
+    def __init__(self, data_parallel: DataParallel, piece: int) -> None:
+        self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
+        self.piece = piece
         self.spent_ps = 0
-        self.last: NDArray[np.float32] | None = None
         self.observer: OnExchange | None = None
-        self._parts = parts
-        self._done_ps = 0
+        self._begun_ps = self._done_ps = 0
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
-        # Copied, since the exchange overwrites it with the sum.
-        self.last = None if gradient.values is None else gradient.values.copy()
+        return await self._exchange(gradient, ready_ps, None)
+
+    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
+        """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
+        around it; return the finish time in ps.
+        """
+        done_ps = await self._exchange(gradient, ready_ps, False, closes=False)
+        if gradient.values is not None:
+            bounds = piece_bounds(gradient.count, self.replicas)
+            gradient.values[: bounds[self.piece]] = 0
+            gradient.values[bounds[self.piece + 1] :] = 0
+        return done_ps
+
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps.
+
+        That of the weights `closes` the exchange of a mini-batch.
+        """
+        return await self._exchange(row, ready_ps, True, closes=closes)
+
+    async def _exchange(
+        self, row: Gradient, ready_ps: int, of_weights: bool | None, *, closes: bool = True
+    ) -> int:
         begin_ps = max(ready_ps, self._done_ps)
+        if not of_weights:
+            self._begun_ps = begin_ps
+        self._done_ps = done_ps = await self._end_ps(row, begin_ps, of_weights)
+        self.spent_ps += done_ps - begin_ps
+        if closes and self.observer is not None:
+            self.observer(self._begun_ps, done_ps)
+        return done_ps
+
+    @abc.abstractmethod
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        """Carry out a half of an exchange, or all of it where it is none; return its end in ps."""
+
+
+class GradientExchange(_Member):
+    """A device's exchanges of values, message by message; keeps its own last gradient."""
+
+    def __init__(
+        self, data_parallel: DataParallel, nic: Nic, parts: Sequence[PlayedPart], piece: int = 0
+    ) -> None:
+        super().__init__(data_parallel, piece)
+        self.nic = nic
+        self.last: NDArray[np.float32] | None = None
+        self._parts = parts
+
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        if not of_weights:
+            # Copied, since the exchange overwrites it with the sum.
+            self.last = None if row.values is None else row.values.copy()
         over = self.nic.interconnect
         times = NodeTimes(over, begin_ps + over.ends.start_ps)
         for part in self._parts:
-            await part.run(gradient, times)
-        done_ps = times.end_ps
-        self.spent_ps += done_ps - begin_ps
-        self._done_ps = done_ps
-        if self.observer is not None:
-            self.observer(begin_ps, done_ps)
-        return done_ps
+            if of_weights in (None, part.of_weights):
+                await part.run(row, times)
+        return times.end_ps
 
     def state(self) -> dict[str, Any]:
         """Return the training state."""
@@ -259,6 +321,12 @@ def exchange_ends_ps(
         ready_ps: when each replica is ready.
         free_ps: when the aggregator is free, if there is one.
     """
+    if data_parallel.in_halves:
+        for of_weights in (False, True):
+            ready_ps = half_ends_ps(
+                data_parallel, interconnect, count, ready_ps, of_weights=of_weights
+            )
+        return ready_ps, free_ps
     compressed = _compressed(data_parallel)
     ready_ps = ready_ps + interconnect.ends.start_ps
     if not data_parallel.is_inceptionns or not interconnect.is_plain:
@@ -282,6 +350,31 @@ def exchange_ends_ps(
         else compressed(np.full(data_parallel.replicas, FP32.bytes_of(count)))
     )
     return aggregator_ends_ps(interconnect, ready_ps, count, gradients, free_ps=free_ps)
+
+
+def half_ends_ps(
+    data_parallel: DataParallel,
+    interconnect: Interconnect,
+    count: int,
+    ready_ps: Times,
+    *,
+    of_weights: bool,
+) -> Times:
+    """Return when each replica has finished a half of an exchange of `count` values, in ps: that of
+    sums, or that `of_weights`.
+    """
+    compressed = None if of_weights else _compressed(data_parallel)
+    ready_ps = ready_ps + interconnect.ends.start_ps
+    if data_parallel.exchange == "ring" and interconnect.is_plain:
+        workers = data_parallel.replicas
+        steps = ring_steps(workers)[workers - 1 :] if of_weights else range(1, workers)
+        return ring_of_nodes_ps(interconnect, ready_ps, count, compressed, steps=steps)
+    phases = [
+        laid
+        for laid in data_parallel.laid_out(interconnect.topology)
+        if laid.phase.of_weights == of_weights
+    ]
+    return played_ends_ps(phases, interconnect, count, ready_ps, compressed)
 
 
 def exchange_ps(data_parallel: DataParallel, interconnect: Interconnect, count: int) -> int:
@@ -311,49 +404,46 @@ class TimedExchange:
     """The timed exchange of `count` values among all replicas' devices of one number."""
 
     def __init__(self, data_parallel: DataParallel, interconnect: Interconnect, count: int) -> None:
-        self.replicas = data_parallel.replicas
-        self._data_parallel, self._interconnect, self._count = data_parallel, interconnect, count
+        self.data_parallel, self.aggregator_ps = data_parallel, 0
+        self._interconnect, self._count = interconnect, count
         self._ready_ps = np.zeros(data_parallel.replicas, np.int64)
-        self._expected, self.aggregator_ps = data_parallel.replicas, 0
+        self._expected = data_parallel.replicas
         self._mailboxes = [Mailbox() for _ in range(data_parallel.replicas)]
 
-    async def end_ps(self, replica: int, ready_ps: int) -> int:
-        """Return when a replica has finished the exchange, in ps; wait for the ready times of all
-        others.
+    async def end_ps(
+        self, replica: int, ready_ps: int, count: int, of_weights: bool | None = None
+    ) -> int:
+        """Return when a replica has finished the exchange, or a half of one of `count` values, in
+        ps; wait for the ready times of all others.
         """
         self._ready_ps[replica] = ready_ps
         self._expected -= 1
         if not self._expected:  # the last one to come computes the ends of all, and wakes them
-            self._expected = self.replicas
-            ends, self.aggregator_ps = exchange_ends_ps(
-                self._data_parallel,
-                self._interconnect,
-                self._count,
-                self._ready_ps,
-                self.aggregator_ps,
-            )
+            self._expected = self.data_parallel.replicas
+            ends = self._ends_ps(count, of_weights)
             for mailbox, end_ps in zip(self._mailboxes, ends.tolist(), strict=True):
                 mailbox.put(end_ps)
         return int(await self._mailboxes[replica].get())
 
+    def _ends_ps(self, count: int, of_weights: bool | None) -> Times:
+        between = self.data_parallel, self._interconnect
+        if of_weights is not None:
+            return half_ends_ps(*between, count, self._ready_ps, of_weights=of_weights)
+        ends, self.aggregator_ps = exchange_ends_ps(
+            *between, self._count, self._ready_ps, self.aggregator_ps
+        )
+        return ends
 
-class TimedMember:
-    """One replica's timed exchanges, one after another, with the interface of `GradientExchange`."""
+
+class TimedMember(_Member):
+    """One replica's timed exchanges, of no values."""
 
     def __init__(self, exchange: TimedExchange, replica: int) -> None:
-        self.replicas = exchange.replicas
-        self.spent_ps = 0
-        self.observer: OnExchange | None = None
-        self._exchange, self._replica, self._done_ps = exchange, replica, 0
+        super().__init__(exchange.data_parallel, 0)
+        self._timed, self._replica = exchange, replica
 
-    async def total(self, gradient: Gradient, ready_ps: int) -> int:
-        """Return the finish time in ps; there are no values."""
-        begin_ps = max(ready_ps, self._done_ps)
-        self._done_ps = await self._exchange.end_ps(self._replica, begin_ps)
-        self.spent_ps += self._done_ps - begin_ps
-        if self.observer is not None:
-            self.observer(begin_ps, self._done_ps)
-        return self._done_ps
+    async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
+        return await self._timed.end_ps(self._replica, begin_ps, row.count, of_weights)
 
     def state(self) -> dict[str, int]:
         """Return the training state."""
@@ -361,10 +451,10 @@ class TimedMember:
             "done_ps": self._done_ps,
             "spent_ps": self.spent_ps,
             # A timed aggregator is no object with a state of its own: members keep its time for it.
-            "aggregator_ps": self._exchange.aggregator_ps,
+            "aggregator_ps": self._timed.aggregator_ps,
         }
 
     def restore(self, state: dict[str, int]) -> None:
         """Restore what `state` returned."""
         self._done_ps, self.spent_ps = state["done_ps"], state["spent_ps"]
-        self._exchange.aggregator_ps = state["aggregator_ps"]
+        self._timed.aggregator_ps = state["aggregator_ps"]

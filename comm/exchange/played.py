@@ -81,6 +81,11 @@ class PlayedPart:
         ]
         self._count_copies()
 
+    @property
+    def of_weights(self) -> bool:
+        """Whether what it carries stands for weights."""
+        return self._phase.of_weights
+
     def _count_copies(self) -> None:
         """Count how often each message is sent: once more while its pieces stay the same."""
         first: dict[tuple[int, int], _Own] = {}

@@ -84,12 +84,15 @@ def ring_messages(values: int, workers: int) -> Sizes:
     return np.array([*_sent_in_steps(values, workers)], np.int64).reshape(-1, workers)
 
 
-def _sent_in_steps(values: int, workers: int) -> Iterator[Sizes]:
+def _sent_in_steps(
+    values: int, workers: int, steps: Sequence[int] | None = None
+) -> Iterator[Sizes]:
     """Generate the rows of `ring_messages`, which together take memory with the square of the
-    workers.
+    workers; by default those of all steps.
     """
     bytes_ = FP32.bytes_of(block_sizes(values, workers))
-    return (bytes_[sent_block(np.arange(workers), step, workers)] for step in ring_steps(workers))
+    steps = ring_steps(workers) if steps is None else steps
+    return (bytes_[sent_block(np.arange(workers), step, workers)] for step in steps)
 
 
 def ring_shares(topology: Topology, rings: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -110,6 +113,7 @@ def ring_ps(
     compressed: Compressed | None = None,
     nodes: Sizes | None = None,
     shares: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
 ) -> Times:
     """Return when each worker has the sum of all gradients, in ps.
 
@@ -121,14 +125,16 @@ def ring_ps(
         nodes: of the workers, in the ring's order; by default the first ones.
         shares: for each worker, among how many its message shares a link; by default those of this
             ring.
+        steps: those that are taken; by default all.
     """
     workers = len(ready_ps)
+    steps = ring_steps(workers) if steps is None else steps
     nodes = interconnect.topology.ring_places(workers) if nodes is None else nodes
     [shared] = ring_shares(interconnect.topology, [nodes.tolist()]) if shares is None else [shares]
     # `np.roll` by 1 puts at each place what is at the place before it: the left neighbour's.
     hops = interconnect.hops(np.roll(nodes, 1), nodes)
     times = np.array(ready_ps, np.int64)
-    for step, sent in zip(ring_steps(workers), _sent_in_steps(values, workers), strict=True):
+    for step, sent in zip(steps, _sent_in_steps(values, workers, steps), strict=True):
         own_ps = interconnect.transfer_ps(sent, None if compressed is None else compressed(sent))
         own_ps = own_ps * np.array(shared, np.int64)
         times = after_step(interconnect, times, own_ps, np.roll(times, 1), np.roll(own_ps, 1), hops)
@@ -146,11 +152,13 @@ def ring_of_nodes_ps(
     compressed: Compressed | None = None,
     nodes: range | None = None,
     shares: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
 ) -> Times:
     """Return the times of `ring_ps`, for workers in the order of their nodes, by default the first
     ones.
 
-    The topology orders the ring: in a chain it is folded. `shares` are in the ring's order.
+    The topology orders the ring: in a chain it is folded. `shares` are in the ring's order. `steps`
+    are those that are taken, by default all.
     """
     workers = len(ready_ps)
     own = np.array(range(workers) if nodes is None else nodes)
@@ -158,7 +166,9 @@ def ring_of_nodes_ps(
         interconnect.topology.ring_places(workers, own.tolist()),
         np.empty(workers, np.int64),
     )
-    times[order] = ring_ps(interconnect, ready_ps[order], values, compressed, own[order], shares)
+    times[order] = ring_ps(
+        interconnect, ready_ps[order], values, compressed, own[order], shares, steps
+    )
     return times
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from ...comm import Chain, Interconnect, MessageCost, NicEngines, Topology, TopologyError
 from ..common import InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
-from ..number import SINGLE, Precision, Storage
+from ..number import SINGLE, UNSHARED, Precision, Sharing, Storage
 from .board import Board
 from .constants import ConstantRange, find_range
 
@@ -142,11 +143,11 @@ class Cluster:
     say how boards execute and when messages leave them (`pipeline.Machine`); without `transport`,
     as suits the engines. `parameter_copies` is the room of a parameter, in units of its size:
     itself, its gradient, what an optimiser keeps beside them, and `residuals`, what error feedback
-    keeps; `precision` has the formats of a run's numbers, and `clips` says whether gradients are
-    clipped by their norm. `faults` are those of a run on it that names no others. `ranges` are
-    those of the links' and the network's constants that are not their class's; boards have their
-    own. `topology` is that of the links: its nodes are the boards in the order of the chain. Only
-    in a chain may links differ.
+    keeps; `sharing` says what of these replicas share out. `precision` has the formats of a run's
+    numbers, and `clips` says whether gradients are clipped by their norm. `faults` are those of a
+    run on it that names no others. `ranges` are those of the links' and the network's constants
+    that are not their class's; boards have their own. `topology` is that of the links: its nodes
+    are the boards in the order of the chain. Only in a chain may links differ.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Cluster:
     transport: Literal["streamed", "stored", "hidden"] | None = None
     parameter_copies: int = 2
     residuals: int = 0
+    sharing: Sharing = UNSHARED
     precision: Precision = SINGLE
     clips: bool = False
     faults: Faults = dataclasses.field(default_factory=Faults)
@@ -177,7 +179,12 @@ class Cluster:
         """The formats of what boards that stream rows store of a run."""
         # Without the parameter itself and its gradient, which each run has.
         storage = self.precision.storage(self.parameter_copies - 2 - self.residuals)
-        return storage.with_residuals(self.residuals)
+        return storage.shared_out(self.sharing).with_residuals(self.residuals)
+
+    @property
+    def parameter_room(self) -> Fraction:
+        """The room of a parameter on boards that take actions as a whole, in units of its size."""
+        return self.sharing.room(self.parameter_copies, self.residuals)
 
     @property
     def is_chain(self) -> bool:

@@ -226,6 +226,12 @@ class Config(Model):
     groups: Positive = pydantic.Field(
         1, description="groups of replicas: each sums by a ring, then their leaders exchange"
     )
+    zero: Annotated[int, pydantic.Field(ge=0, le=3)] = pydantic.Field(
+        0,
+        description=(
+            "stage of ZeRO: replicas share out, from 1, what updates keep, from 2, gradients, too"
+        ),
+    )
     compress: CodecKey = pydantic.Field(
         "none",
         validate_default=True,

@@ -25,7 +25,7 @@ _TABLES = {
     "training": """epochs batch micro_batch optimizer learning_rate momentum beta1 beta2 epsilon
         weight_decay clip_norm lr_schedule lr_warm_up label_smoothing""",
     "chain": "devices schedule warm_up chunks stages cut balancing",
-    "replication": """replicas exchange groups compress error_feedback compress_weights
+    "replication": """replicas exchange groups zero compress error_feedback compress_weights
         compress_ratio""",
     "hardware": """cluster changes faults engines transport precision memory rows_at_once padding
         rtl_device throttle""",

@@ -36,7 +36,7 @@ from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
 from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
-from .sideband import Balanced, NormSums, Squares, Tied
+from .sideband import Balanced, NormSums, Squares, Tied, squares_of_shares
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
@@ -47,13 +47,29 @@ OnStep = Callable[[int, Tally, int], None]
 
 
 class Exchange(Protocol):
-    """A device's exchange of gradients with its counterparts in other replicas."""
+    """A device's exchange of gradients with its counterparts in other replicas.
+
+    It has halves where each replica updates a `piece` of a row alone, of as many as there are.
+    """
 
     replicas: int
+    in_halves: bool
+    piece: int
     observer: OnExchange | None
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
+
+    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
+        """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
+        around it; return the finish time in ps.
+        """
+
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps.
+
+        That of the weights `closes` the exchange of a mini-batch.
+        """
 
     def state(self) -> Any:
         """Return the training state."""
@@ -288,7 +304,8 @@ class Device:
                 )
                 rule = dataclasses.replace(rule, exchanged=True)
             gradient = Gradient(self.clock.streams.gradient_values, row)
-            exchanged_ps = await self.exchange.total(gradient, self.clock.gradients_ps(came_ps))
+            add_up = self.exchange.scatter if self.exchange.in_halves else self.exchange.total
+            exchanged_ps = await add_up(gradient, self.clock.gradients_ps(came_ps))
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
         if self.exchange is not None:
             self._tied.offer(step, exchanged_ps)
@@ -302,7 +319,10 @@ class Device:
         if self._norm is not None:
             ready_ps = max(self.clock.gradients_ps(sums.came_ps), whole_ps)
             squares = None if numerics is None else numerics.squares(sums.stored, sums.samples)
-            self._norm.offer(Squares(squares, ready_ps))
+            own = Squares(squares, ready_ps)
+            if self.exchange is not None and self.exchange.in_halves:
+                own = await squares_of_shares(self.exchange, own)
+            self._norm.offer(own)
 
     async def update(self, step: int, keeps: bool, on_step: OnStep | None) -> None:
         """Make the next version of the weights."""
@@ -317,10 +337,26 @@ class Device:
         if numerics is not None and rule is not None:
             numerics.update(sums.samples, rule, keeps=keeps)
         await self.balanced.take_weights()
-        self.clock.update(sums.came_ps, whole_ps, keeps=keeps)
+        gathered_ps = await self._gather_weights(sums, whole_ps)
+        self.clock.update(sums.came_ps, whole_ps, keeps=keeps, gathered_ps=gathered_ps)
         if on_step is not None:
             head = None if numerics is None else numerics.head
             on_step(step, Tally() if head is None else head.step_done(step), self.clock.updated_ps)
+
+    async def _gather_weights(self, sums: _Sums, whole_ps: int) -> int:
+        """Take the weights that other replicas have updated, and give them this one's; return when
+        all have come, in ps, 0 where each updates all.
+        """
+        exchange, numerics = self.exchange, self.numerics
+        if exchange is None or not exchange.in_halves:
+            return 0
+        row = None if numerics is None or sums.rule is None else numerics.weight_row()
+        weights = Gradient(self.clock.streams.gradient_values, row)
+        updated_ps = self.clock.update_ends_ps(sums.came_ps, whole_ps)
+        gathered_ps = await exchange.gather(weights, updated_ps)
+        if numerics is not None and row is not None:
+            numerics.take_weight_row(row)
+        return gathered_ps
 
     async def evaluate(self, micro_batches: Sequence[MicroBatch]) -> None:
         """Run forward propagation only, outside virtual time, with the newest weights."""

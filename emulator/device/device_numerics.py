@@ -365,6 +365,27 @@ class DeviceNumerics:
         # `split` wants the places between blocks: the end of each but the last.
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
 
+    def share_out(self, begin: int, end: int) -> None:
+        """Update only what has gradients in these places of a row as `gradient_row` lays it out;
+        other replicas update the rest.
+        """
+        row = np.zeros(self.streams.gradient_values, np.float32)
+        row[begin:end] = 1
+        for numerics in self._trained:
+            row = numerics.share_out(row)
+
+    def weight_row(self) -> Data:
+        """Return the newest parameters, laid out as by `gradient_row`, where no other device stores
+        any.
+        """
+        values = (part for numerics in self._trained for part in numerics.values())
+        return np.concatenate([part.reshape(-1) for part in values])
+
+    def take_weight_row(self, row: Data) -> None:
+        """Set the newest parameters from what `weight_row` returned."""
+        for numerics in self._trained:
+            row = numerics.take_values(row)
+
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions of the weights after their last use."""
         for numerics in self.slices:

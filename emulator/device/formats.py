@@ -325,6 +325,22 @@ class ParameterFormats:
             else:
                 self.convolution.pack(weights, out)
 
+    def round_share(
+        self,
+        kind: str,
+        share: int,
+        packed: Data,
+        update: int,
+        place: int = 0,
+    ) -> None:
+        """Round packed weights in place of which all are zero but for a `share`; count these alone."""
+        self.round(kind, packed, update, place)
+        self.of_weights.formats.tally.of_kind(kind, share - math.prod(self.of_weights.shape))
+
+    def moved_share(self, before: Data, after: Data) -> None:
+        """Count what an update has left as it was, of a share of the weights."""
+        self.of_weights.formats.tally.update(after.size, count_unmoved(before, after))
+
     def _unpacked(self, packed: Data) -> Data:
         """Return packed weights as weights, in memory of the arena."""
         weights: Data = self.of_weights.formats.arena.take(self.of_weights.shape)

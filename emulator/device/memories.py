@@ -126,7 +126,8 @@ class Parameter:
 
     `states` are the arrays that the update rule keeps, by name, of the value's shape; {} before the
     first update. With `formats` that differ, updates change a master copy, from which the value is
-    rounded.
+    rounded. Where replicas share updates out (ZeRO), states and master copy are those of this
+    one's share alone, in a row.
     """
 
     def __init__(self, value: Data, arena: Arena, formats: ParameterFormats | None = None) -> None:
@@ -135,6 +136,7 @@ class Parameter:
         self._master = copied(value, arena) if formats is not None and formats.has_master else None
         self.gradient = zeros_like(value, arena)
         self.states: dict[str, Data] = {}
+        self._share: NDArray[np.int64] | None = None
         self._is_summed = False
         self._begin(value)
 
@@ -145,6 +147,12 @@ class Parameter:
     def newest(self) -> Data:
         """Value after the last update."""
         return self.versions.newest
+
+    def share_out(self, places: NDArray[np.int64]) -> None:
+        """Update only what is at these places of the flat array from now on; before any update."""
+        self._share = places
+        if self._master is not None:
+            self._master = self._own(self._master)
 
     def begins_sum(self) -> bool:
         """Return whether the next gradient is the first since the update; the buffer's content is
@@ -159,52 +167,74 @@ class Parameter:
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version from the mean of the gradients over `samples` (FPDeep, section
-        5.2.2).
+        5.2.2); of a share, the values of others are yet to come.
         """
         # Without a gradient since the last update the buffer still has the sum of that one.
         if self.begins_sum():
             self.gradient[...] = 0
         value = self.versions.advance(keeps=keeps)
+        trained = self._own(value) if self._master is None else self._master
+        gradient = self._own(self.gradient)
         if not self.states:
-            self.states = {name: zeros_like(value, self._arena) for name in rule.states}
-        trained = value if self._master is None else self._master
+            self.states = {name: zeros_like(trained, self._arena) for name in rule.states}
         before = None if self.formats is None else copied(trained, self._arena)
         if (
             rule.factor != 1
         ):  # clipped before it is rounded: formats are those of what the update takes
-            self.gradient *= np.float32(rule.factor)
+            gradient *= np.float32(rule.factor)
         if self.formats is not None:
             # A gradient with a format was rounded as a mean, and is not divided again.
             rule, samples = (
-                self._mean(rule, samples),
+                self._mean(rule, gradient, samples),
                 1 if self.formats.rounds("gradients") else samples,
             )
-        rule.update(trained, self.gradient, self.states, samples)
+        rule.update(trained, gradient, self.states, samples)
         if rule.rounding is not None:
             flat = trained.reshape(-1)
             flat[...] = rule.rounding.decompress(rule.rounding.compress(flat), flat.size)
-        self._round(value, rule.number)
+        if self._share is None:
+            self._round(value, rule.number)
+        else:
+            self._round_share(value, trained, rule.number)
         if self.formats is not None and before is not None:
-            self.formats.moved(before, trained)
+            moved = self.formats.moved if self._share is None else self.formats.moved_share
+            moved(before, trained)
         self._is_summed = False
 
-    def _mean(self, rule: Rule, samples: int) -> Rule:
+    def _own(self, array: Data) -> Data:
+        """Return what of an array is updated here: all of it, or a copy of the share."""
+        return array if self._share is None else array.reshape(-1)[self._share]
+
+    def _whole(self, own: Data) -> Data:
+        """Return a copy of what is updated here; of a share, with zeros in all other places."""
+        if self._share is None:
+            return own.copy()
+        whole = np.zeros(self.newest.shape, np.float32)
+        whole.reshape(-1)[self._share] = own
+        return whole
+
+    def _mean(self, rule: Rule, gradient: Data, samples: int) -> Rule:
         """Round the gradient, as the mean over `samples`, if it has a format; return the rule of
         what it is then.
         """
         assert self.formats is not None
         if not self.formats.rounds("gradients"):
             return rule
-        self.gradient *= np.float32(1 / (samples * rule.loss_scale))
+        gradient *= np.float32(1 / (samples * rule.loss_scale))
         if not rule.exchanged:
-            self.formats.round("gradients", self.gradient, rule.number)
+            self.formats.round("gradients", gradient, rule.number)
         return dataclasses.replace(rule, loss_scale=1)
 
     def _begin(self, value: Data) -> None:
-        """Begin with a value, from which its copies are rounded."""
+        """Begin with a value, from which its copies are rounded: all of it, whatever the share."""
+        formats = self.formats
+        if formats is None:
+            return
+        trained = self.newest if self._master is None else copied(value, self._arena)
+        formats.round("master", trained, 0)
         if self._master is not None:
-            self._master[...] = value
-        self._round(self.newest, 0)
+            formats.round("weights", trained, 0, out=self.newest)
+            self._master[...] = self._own(trained)
 
     def _round(self, value: Data, number: int) -> None:
         """Round all that update `number` has changed, and take the value from the master copy, if
@@ -220,6 +250,25 @@ class Parameter:
         if self._master is not None:
             formats.round("weights", self._master, number, out=value)
 
+    def _round_share(self, value: Data, trained: Data, number: int) -> None:
+        """Round what update `number` has changed of a share, where it lies among the others, and
+        put it into the value.
+        """
+        self._round_own("master", trained, number)
+        for place, state in enumerate(self.states.values()):
+            self._round_own("states", state, number, place)
+        made = trained
+        if self._master is not None:
+            made = trained.copy()
+            self._round_own("weights", made, number)
+        value.reshape(-1)[self._share] = made
+
+    def _round_own(self, kind: str, own: Data, number: int, place: int = 0) -> None:
+        if self.formats is not None and self.formats.rounds(kind):
+            whole = self._whole(own)
+            self.formats.round_share(kind, own.size, whole, number, place)
+            own[...] = self._own(whole)
+
     def free(self, versions: Sequence[int]) -> None:
         """Drop versions after their last use."""
         self.versions.free(versions)
@@ -229,25 +278,25 @@ class Parameter:
         self.versions.begin_epoch()
 
     def state(self) -> Arrays:
-        """Return the training state, copied: value, and what the rule keeps; call only when there
-        is one version.
+        """Return the training state, copied: value, and what the rule keeps, of a share with zeros
+        around it; call only when there is one version.
         """
-        master = {} if self._master is None else {MASTER: self._master.copy()}
+        master = {} if self._master is None else {MASTER: self._whole(self._master)}
         return {
             **self.versions.state(),
             **master,
-            **{name: array.copy() for name, array in self.states.items()},
+            **{name: self._whole(array) for name, array in self.states.items()},
         }
 
     def restore(self, state: Arrays) -> None:
         """Restore what `state` returned, or begin with a value of another run."""
         self.versions.restore(state)
         kept = {name: array for name, array in state.items() if name not in ("value", MASTER)}
-        self.states = {name: copied(array, self._arena) for name, array in kept.items()}
+        self.states = {name: copied(self._own(array), self._arena) for name, array in kept.items()}
         if MASTER not in state:  # of a run with one array alone: copies are rounded from it anew
             self._begin(self.newest.copy())
         elif self._master is not None:
-            self._master[...] = state[MASTER]
+            self._master[...] = self._own(state[MASTER])
 
 
 def initial_weights(

@@ -26,19 +26,21 @@ when they are there, and collects what came before it updates. Times travel as t
 first and last row, and the table as a whole.
 
 *The norm*: the sum of squares of all gradients, for clipping. It is exact, so that its bits depend
-neither on the cut nor on the order. The device offers its own sum and collects the total.
+neither on the cut nor on the order. The device offers its own sum and collects the total. Where
+replicas share updates out, its own sum is that of its share, and first goes to all replicas.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Mailbox, Message, Times
-from ...comm.exchange import SizeLog
+from ...comm.exchange import Gradient, SizeLog
 from ...kernels.codec import Codec
 from ...kernels.optimizers import NOT_FINITE, added
 from ..mapping import DataPath, NormSum, StreamKey, TiedWeights
@@ -314,6 +316,28 @@ def of_limbs(limbs: Data) -> int:
     return sum(
         int(limb) << _LIMB_BITS * place for place, limb in enumerate(limbs.reshape(-1).tolist())
     )
+
+
+class Gathering(Protocol):
+    """An exchange with other replicas, in which each sends a piece of a row to all."""
+
+    replicas: int
+    piece: int
+
+    async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
+        """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
+
+
+async def squares_of_shares(exchange: Gathering, own: Squares) -> Squares:
+    """Return the sum over the shares of all replicas, of which this one has its `own`."""
+    row = None
+    if own.total is not None:
+        row = np.zeros((exchange.replicas, LIMBS), np.float32)
+        row[exchange.piece] = to_limbs(own.total).reshape(-1)
+    sums = Gradient(exchange.replicas * LIMBS, None if row is None else row.reshape(-1))
+    at_ps = await exchange.gather(sums, own.at_ps, closes=False)
+    total = None if row is None else functools.reduce(added, map(of_limbs, row), 0)
+    return Squares(total, at_ps)
 
 
 class NormSums:

@@ -9,7 +9,8 @@ and off-chip data.
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB
   holds as many gradients, and in as many more memories each array that an optimiser keeps beside
   them: Nesterov's velocity, Adam's two moments. SGD's velocity takes no room of its own, since the
-  sum of gradients can go on from momentum times the last one. BPRAM and BGB hold parameters that
+  sum of gradients can go on from momentum times the last one. Where replicas share arrays out
+  (ZeRO), each memory of these has its share of the words. BPRAM and BGB hold parameters that
   another device uses, and their gradients (balancing.py).
 - Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors
   for EB.
@@ -181,7 +182,9 @@ def slice_memory(
     channels = part.channels if kept_channels is None else kept_channels
     lpram, lgb = parameter_memories(part, channels, storage)
     bias = memories(1, part.sfu_parameters, storage.biases)
-    lpram, lgb = lpram + bias, lgb + bias * (storage.bias_arrays - 1)
+    lpram = lpram + bias
+    for shares in storage.bias_shares[1:]:
+        lgb += memories(1, -(-part.sfu_parameters // shares), storage.biases)
     line_buffers, error_buffer, pab = _row_buffers(part, storage)
     return SliceMemory(
         act_ram=_act_ram(part, in_flight, storage),
@@ -255,14 +258,17 @@ def keeps_inputs(layer: Layer) -> bool:
     )
 
 
-def parameter_memory(part: Slice, channels: int, number: NumberFormat = FP32) -> Buffer:
+def parameter_memory(
+    part: Slice, channels: int, number: NumberFormat = FP32, shares: int = 1
+) -> Buffer:
     """Return the weights of `channels` of a slice's cut channels, without bias, as LPRAM or BPRAM
-    holds them.
+    holds them; or the largest of some equal shares, to which each memory adds.
     """
     if part.layer.operation.one_memory:
-        return line_memory(weight_lines(part, channels), number)
+        return line_memory(weight_lines(part, channels).share(shares), number)
     by_channel = memories if part.cut is Cut.ICP else channel_memories
-    return by_channel(*weight_memories(part, channels), number)
+    count, words = weight_memories(part, channels)
+    return by_channel(count, -(-words // shares), number)
 
 
 def parameter_memories(
@@ -271,7 +277,7 @@ def parameter_memories(
     """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs,
     without bias.
     """
-    weights, *others = (parameter_memory(part, channels, number) for number in storage.arrays)
+    weights, *others = (parameter_memory(part, channels, *kept) for kept in storage.kept)
     return weights, sum(others, Buffer())
 
 
@@ -377,13 +383,16 @@ def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORA
     storage, weights = storage_of(part, storage), weight_lines(part, off_chip.channels)
     if len(storage.arrays) == 1:  # it learns nothing
         return 0
-    moved = 2 * weights.bytes_in(storage.master) + storage.has_copies * weights.bytes_in(
+    before_states = 2 + storage.has_copies
+    master, shares = storage.kept[2] if storage.has_copies else storage.kept[0]
+    moved = 2 * weights.share(shares).bytes_in(master) + storage.has_copies * weights.bytes_in(
         storage.weights
     )
     # PG of the last sample has moved as much as gradients take, in and out: only what is beyond
     # comes on top.
     more = max(0, moved - 2 * weights.bytes_in(storage.gradients))
-    return more + 2 * sum(map(weights.bytes_in, storage.states))
+    states = storage.kept[before_states:]
+    return more + 2 * sum(weights.share(shares).bytes_in(number) for number, shares in states)
 
 
 def stored_bytes(

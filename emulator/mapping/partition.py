@@ -421,7 +421,7 @@ def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> 
     whole = [Slice(layer, 0, cut_channels(layer)) for layer in layers[first:]]
     weights = sum(storage.weight_bytes(weight_lines(part, part.channels)) for part in whole)
     biases = sum(layer.bias * layer.channels for layer in layers[first:])
-    needed = weights + storage.bias_arrays * storage.biases.bytes_of(biases)
+    needed = weights + storage.bias_bytes(biases)
     fits = needed <= board.on_chip_memory_bytes
     return len(layers) if fits or not first else first
 

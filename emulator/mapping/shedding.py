@@ -50,8 +50,8 @@ class WeightBanks(NamedTuple):
     theirs.
 
     A channel adds `memories` of `words` words each, or, if it deepens them, `words` words to each
-    of `memories`; so in each array, of which a bank holds `words_in_bank`. Where formats have
-    blocks, banks are those of a slice's `part`.
+    of `memories`; so in each array, of which a bank holds `words_in_bank`, and a board has one of
+    some `shares`. Where formats have blocks, banks are those of a slice's `part`.
     """
 
     memories: int
@@ -60,16 +60,17 @@ class WeightBanks(NamedTuple):
     words_in_bank: tuple[int, ...] = (WORDS, WORDS)
     part: Slice | None = None
     storage: Storage = SINGLE_STORAGE
+    shares: tuple[int, ...] = (1, 1)
 
     @classmethod
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        arrays = storage_of(part, storage).arrays
+        arrays, shares = zip(*storage_of(part, storage).kept, strict=True)
         words_in_bank = tuple(number.values_in(BANK_BYTES) for number in arrays)
         blocks = any(number.block for number in arrays)
         deepens = part.layer.operation.one_memory or part.cut is Cut.OCP
-        return cls(count, words, deepens, words_in_bank, part if blocks else None, storage)
+        return cls(count, words, deepens, words_in_bank, part if blocks else None, storage, shares)
 
     def of_channels(self, channels: int) -> int:
         """Return the banks of a number of channels."""
@@ -77,9 +78,10 @@ class WeightBanks(NamedTuple):
             arrays = parameter_memories(self.part, channels, storage_of(self.part, self.storage))
             return sum(array.banks for array in arrays)
         words = channels * self.words if self.deepens else self.words
-        if words <= LUT_RAM_BITS:
-            return 0
-        banks = sum(-(-words // most) for most in self.words_in_bank)
+        banks = 0
+        for most, shares in zip(self.words_in_bank, self.shares, strict=True):
+            own = -(-words // shares)
+            banks += -(-own // most) if own > LUT_RAM_BITS else 0
         return self.memories * (1 if self.deepens else channels) * banks
 
     def most_channels(self, available: int, banks: int) -> int:
@@ -90,7 +92,7 @@ class WeightBanks(NamedTuple):
             return 0
         if not self.deepens:
             return banks // self.of_channels(1)
-        if self.part is None and len({*self.words_in_bank}) == 1:
+        if self.part is None and len({*self.words_in_bank}) == len({*self.shares}) == 1:
             deep = (
                 banks
                 // (len(self.words_in_bank) * self.memories)
@@ -143,13 +145,16 @@ class SliceNeeds(NamedTuple):
 def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) -> SliceNeeds:
     """Return what a slice needs with `in_flight` samples in flight, in the formats of `storage`."""
     memory = slice_memory(part, in_flight, part.channels, storage)
-    bias = memories(1, part.sfu_parameters, storage.biases).banks
+    biases = sum(
+        memories(1, -(-part.sfu_parameters // shares), storage.biases).banks
+        for shares in storage_of(part, storage).bias_shares
+    )
     act_ram_bytes = port_bytes(part, OffChip(activations=True), storage)
     fixed = memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks
     return SliceNeeds(
         part,
         part.channels,
-        fixed_banks=fixed + storage_of(part, storage).bias_arrays * bias,
+        fixed_banks=fixed + biases,
         act_ram_banks=memory.act_ram.banks,
         act_ram_bytes=act_ram_bytes,
         weights=WeightBanks.of(part, storage),

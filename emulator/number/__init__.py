@@ -14,12 +14,15 @@ from .precision import (
     narrowest,
     precision_of,
 )
+from .sharing import UNSHARED, Sharing
 
 __all__ = [
     "HELD",
     "KINDS",
     "SINGLE",
+    "UNSHARED",
     "Precision",
+    "Sharing",
     "Storage",
     "joined",
     "joint_class",

@@ -46,6 +46,7 @@ from ...kernels.number import (
     number_formats,
 )
 from ..common import did_you_mean, either
+from .sharing import Sharing
 
 HELD: Mapping[str, tuple[str, ...]] = {
     "fp32": ("half", "fp8", "int8", "int4"),
@@ -80,7 +81,8 @@ class Storage:
 
     Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master
     copy, if updates change one (`has_copies`), what they remember, and what error feedback keeps. A
-    bias, and what an SFU learns, take `bias_arrays` in the format of `biases`.
+    bias, and what an SFU learns, take `bias_arrays` in the format of `biases`. Of each array a
+    board has one of as many `shares` as stand in its place; without them, it has all.
     """
 
     activations: NumberFormat = FP32
@@ -90,6 +92,7 @@ class Storage:
     bias_arrays: int = 2
     biases: NumberFormat = FP32
     has_copies: bool = False
+    shares: tuple[int, ...] = ()
 
     @classmethod
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
@@ -101,12 +104,36 @@ class Storage:
         are exchanged.
         """
         arrays = (*self.arrays, *(FP32,) * count)
-        return dataclasses.replace(self, arrays=arrays, bias_arrays=self.bias_arrays + count)
+        shares = (*self.shares, *(1,) * count) if self.shares else ()
+        return dataclasses.replace(
+            self, arrays=arrays, bias_arrays=self.bias_arrays + count, shares=shares
+        )
+
+    def shared_out(self, sharing: Sharing) -> Storage:
+        """Return the storage of one of the replicas that share arrays out."""
+        if sharing.states == 1:
+            return self
+        others = (sharing.states,) * (len(self.arrays) - 2)
+        return dataclasses.replace(self, shares=(1, sharing.gradients, *others))
 
     @property
     def at_rest(self) -> Storage:
         """The storage of parameters that are frozen: their values alone."""
-        return dataclasses.replace(self, arrays=self.arrays[:1], bias_arrays=1, has_copies=False)
+        return dataclasses.replace(
+            self, arrays=self.arrays[:1], bias_arrays=1, has_copies=False, shares=()
+        )
+
+    @property
+    def kept(self) -> tuple[tuple[NumberFormat, int], ...]:
+        """The format of each array of a weight, and how many shares it has."""
+        return tuple(zip(self.arrays, self.shares or (1,) * len(self.arrays), strict=True))
+
+    @property
+    def bias_shares(self) -> tuple[int, ...]:
+        """How many shares each array of a bias has, which needs no master copy."""
+        # A bias has the arrays of a weight but for a master copy, as it has one format.
+        others = (*self.shares[:2], *self.shares[2 + self.has_copies :])
+        return others or (1,) * self.bias_arrays
 
     @property
     def weights(self) -> NumberFormat:
@@ -131,7 +158,11 @@ class Storage:
 
     def weight_bytes(self, weights: Lines) -> int:
         """Return the bytes of some weights, with all that is kept of them."""
-        return sum(map(weights.bytes_in, self.arrays))
+        return sum(weights.share(shares).bytes_in(number) for number, shares in self.kept)
+
+    def bias_bytes(self, count: int) -> int:
+        """Return the bytes of `count` values as of a bias, with all that is kept of them."""
+        return sum(self.biases.bytes_of(-(-count // shares)) for shares in self.bias_shares)
 
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"

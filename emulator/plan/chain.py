@@ -234,7 +234,7 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
     feedback = config.error_feedback and codec.compresses
     parallel = DataParallel(replicas, config.groups, exchange, codec, ratio, feedback)
     _check_collective(parallel)
-    return parallel, devices
+    return dataclasses.replace(parallel, zero=config.zero), devices
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:

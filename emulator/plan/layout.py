@@ -39,7 +39,6 @@ from ..mapping import (
     balance_evenly,
     blocks_of,
     parameter_memories,
-    parameter_memory,
     partition_with_memory,
     port_bytes,
     slice_memory,
@@ -152,10 +151,9 @@ def place_on_chip(
             on_chip.append([part for part in slices if not part.layer.operation.may_be_off_chip])
         else:
             on_chip.append(list(slices))
-        weights = [parameter_memory(part, part.channels, storage.weights).bytes for part in slices]
-        for (part, memory), size in zip(held, weights, strict=True):
-            bias = memory.lpram.bytes - size if part in on_chip[-1] else 0
-            room -= memory.working.bytes + storage_of(part, storage).bias_arrays * bias
+        for part, memory in held:
+            biases = part.sfu_parameters if part in on_chip[-1] else 0
+            room -= memory.working.bytes + storage_of(part, storage).bias_bytes(biases)
         rooms.append(room)
     if cluster.aim == "storage":
         return on_chip, balance_evenly(on_chip, rooms, capacities, storage)

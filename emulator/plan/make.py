@@ -21,6 +21,7 @@ from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, Mapping, TiedWeights
 from ..network import Network
+from ..number import Sharing
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing, timeline_of
 from .chain import (
@@ -44,6 +45,7 @@ from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .work import check_devices, check_memory
+from .zero import check_shares, check_zero
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -187,9 +189,13 @@ def _plan_of(
         key = "replicas" if config.schedule.replicates is None else "devices"
         check_devices(data_parallel.replicas, devices, key)
     check_topology(config, cluster, devices, data_parallel)
+    check_zero(config, network, data_parallel, faults)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(
-        cluster, parameter_copies=cluster.parameter_copies + kept, residuals=kept
+        cluster,
+        parameter_copies=cluster.parameter_copies + kept,
+        residuals=kept,
+        sharing=Sharing(data_parallel.zero, data_parallel.replicas),
     )
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
@@ -431,6 +437,7 @@ class _Making:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))
         bound_ps = bound_ps if self.cluster.is_chain else 0  # which is that of a chain
+        check_shares(config, timing)
         if self.data_parallel.residuals and timing.blocks:
             used = timing.blocks[0].layer.name
             raise InputError(

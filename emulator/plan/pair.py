@@ -39,6 +39,7 @@ _OF_CHAINS = (
     *(
         "replicas",
         "groups",
+        "zero",
         "chunks",
         "warm_up",
         "engines",

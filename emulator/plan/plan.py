@@ -394,6 +394,8 @@ class ChainPlan(Plan):
 def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; []
     without others.
+
+    Where replicas share updates out, these are between its halves.
     """
     if data_parallel.replicas == 1:
         return []
@@ -401,7 +403,10 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     interconnect = timing.cluster.between_replicas(data_parallel.nodes, devices)
     counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
     return [
-        exchange_ps(data_parallel, interconnect, counts[stage]) if stage in counts else 0
+        exchange_ps(data_parallel, interconnect, counts[stage])
+        + (timing.longest_update_ps(stage) if data_parallel.in_halves else 0)
+        if stage in counts
+        else 0
         for stage in range(devices)
     ]
 
@@ -434,4 +439,5 @@ def describe_devices(plan: ChainPlan) -> str:
         return devices + codec
     groups = f" in {exchange.groups} groups" if exchange.groups > 1 else ""
     replicas = f"{exchange.replicas} replicas{groups} of {devices}"
-    return f"{replicas}, exchange by {exchange.exchange_name}{codec}"
+    zero = f", stage {exchange.zero} of ZeRO" if exchange.zero else ""
+    return f"{replicas}, exchange by {exchange.exchange_name}{zero}{codec}"

@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ...kernels.number import FP32, NumberFormat
@@ -54,7 +55,8 @@ class PlannedStages:
 
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the
     most versions of the weights. Micro-batches are of `samples` samples, and a parameter takes
-    `parameter_copies` arrays. With a `profile`, times are those that it has of the layers.
+    `parameter_copies` arrays, of which replicas may share some out. With a `profile`, times are
+    those that it has of the layers.
     """
 
     mapping: Mapping
@@ -65,7 +67,7 @@ class PlannedStages:
     weight_copies: tuple[int, ...]
     samples: int
     number: NumberFormat = FP32
-    parameter_copies: int = COPIES
+    parameter_copies: Fraction | int = COPIES
     profile: Profile | None = None
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
@@ -155,7 +157,7 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
-    values = size, board_number(config), cluster.parameter_copies
+    values = size, board_number(config), cluster.parameter_room
     if profile is None:
         pieces = BoardStages(network, boards, *values)
     else:

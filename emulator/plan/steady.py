@@ -53,8 +53,9 @@ def free_run(
     """Run `steps` mini-batches of `batch` samples; yield the trace of each device.
 
     `exchange_ps` is the time of each device's exchange with other replicas, if there are any; all
-    replicas are ready at the same time, and the exchanges of mini-batches follow one another. Then
-    devices exchange gradients of weights that are `tied`.
+    replicas are ready at the same time, and the exchanges of mini-batches follow one another. Those
+    of replicas that share updates out have these in them. Then devices exchange gradients of
+    weights that are `tied`.
     """
     chain = _Chain(timing)
     chain.run(batch * steps)
@@ -78,7 +79,10 @@ def free_run(
         )
         if exchange_ps:
             own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))
-        ready.append((own, [0, *itertools.compress(clock.updates_ps, learn)]))
+        takes_ps = [0, *itertools.compress(clock.updates_ps, learn)]
+        if timing.cluster.sharing.zero:
+            takes_ps = [0] * len(takes_ps)
+        ready.append((own, takes_ps))
     if tied:
         _exchange_tied(timing, tied, [own for own, _ in ready])
     for times, (own, takes_ps) in zip(recorded, ready, strict=True):

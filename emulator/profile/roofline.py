@@ -26,7 +26,9 @@ import dataclasses
 import enum
 import heapq
 import itertools
+import math
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from ...kernels.number import FP32, Lines, NumberFormat
@@ -52,7 +54,8 @@ class PartNeeds(NamedTuple):
 
     `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes
     `copies` arrays:
-    itself, its gradient, and what an optimiser keeps beside them; a frozen one takes itself alone.
+    itself, its gradient, and what an optimiser keeps beside them, of which replicas may share some
+    out; a frozen one takes itself alone.
     """
 
     part: Slice
@@ -62,10 +65,12 @@ class PartNeeds(NamedTuple):
     parameter_bytes: int
     feature_bytes: int
     buffer_bytes: int
-    copies: int = COPIES
+    copies: Fraction | int = COPIES
 
     @classmethod
-    def of(cls, part: Slice, number: NumberFormat = FP32, copies: int = COPIES) -> PartNeeds:
+    def of(
+        cls, part: Slice, number: NumberFormat = FP32, copies: Fraction | int = COPIES
+    ) -> PartNeeds:
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
@@ -311,7 +316,7 @@ def board_stage(
     stage: int = 0,
     weight_copies: int = 1,
     number: NumberFormat = FP32,
-    copies: int = COPIES,
+    copies: Fraction | int = COPIES,
     parameters_together: bool = False,
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
@@ -325,7 +330,7 @@ def board_stage(
         weight_copies: versions of the weights that are kept; the gradients come in addition, once.
         number: the format of all values.
         copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside
-            them.
+            them, or its share of these.
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
 
@@ -404,7 +409,9 @@ def _layer_data(
     return LayerData(
         Phases(work_ps + steps_ps, eb_ps + steps_ps if layer.has_eb else 0, pg_ps),
         DataBytes(
-            weight_copies * parameters, (needs.copies - 1) * parameters, kept_samples * features
+            weight_copies * parameters,
+            math.ceil((needs.copies - 1) * parameters),
+            kept_samples * features,
         ),
         DataBytes(
             max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features

@@ -135,7 +135,7 @@ class BoardStages(Stages):
         boards: Sequence[Board],
         samples: int,
         number: NumberFormat = FP32,
-        copies: int = COPIES,
+        copies: Fraction | int = COPIES,
     ) -> None:
         """Take a network, a chain's boards, a micro-batch's samples, values' format and a
         parameter's arrays.
@@ -411,7 +411,7 @@ class MeasuredBoardStages(BoardStages):
         boards: Sequence[Board],
         samples: int,
         number: NumberFormat = FP32,
-        copies: int = COPIES,
+        copies: Fraction | int = COPIES,
         *,
         profile: Profile,
     ) -> None:

@@ -229,8 +229,9 @@ def _of_stage(plan: ChainPlan, stage: int, states: int, versions: int, *, trains
     """
     in_flight = max(1, min(plan.steady.in_flight[stage], plan.batch) if trains else 1)
     exchanged = _EXCHANGED if plan.data_parallel.replicas > 1 and trains else 0
+    shares = plan.cluster.sharing.states
     total = sum(
-        weights * ((arrays - 1) * versions + 1 + states + exchanged)
+        weights * ((arrays - 1) * versions + 1 + exchanged) + weights * states // shares
         for weights, arrays in _weights(plan, stage)
     )
     for part in plan.mapping.devices[stage]:

@@ -28,6 +28,7 @@ from ...comm.exchange import (
 )
 from ...kernels import Arena
 from ...kernels.number import FP32
+from ..device import LIMBS
 from ..plan import ChainPlan
 from ..timing import FaultyTiming
 from .chain import Carriers, Chain, MakeNumerics, Wiring, build_chain
@@ -260,10 +261,13 @@ class _Channels:
 
     def _most_bytes(self, phase: int) -> int:
         """Return the size of a phase's largest message, of which some are not compressed."""
-        codec, (pieces, rounds, _) = self._plan.data_parallel.codec, self._phases[phase].phase
+        codec, exchange = self._plan.data_parallel.codec, self._phases[phase].phase
+        pieces, rounds, of_weights = exchange
         bounds = piece_bounds(self.count, pieces)
-        steps = itertools.chain(*rounds)
+        steps = [*itertools.chain(*rounds)]
         values = max(bounds[step.stop] - bounds[step.first] for step in steps)
+        if of_weights and self._plan.data_parallel.in_halves:  # as sums of squares go, too
+            values = max(values, LIMBS * max(step.stop - step.first for step in steps))
         return max(codec.largest_bytes(values), FP32.bytes_of(values))
 
     def _gated(self, sender: int, outlet: Outlet) -> Outlet:
@@ -295,14 +299,21 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
     rank.
     """
     parallel, interconnect = segment.plan.data_parallel, segment.plan.interconnect
+    pieces = [0] * parallel.replicas
+    if parallel.in_halves:
+        pieces = parallel.pieces(interconnect.topology)
+    bounds = piece_bounds(channels.count, parallel.replicas)
     for replica, chain in enumerate(replicas.chains):
+        piece = pieces[replica]
         for device in chain.devices:
             if device.number == channels.device:
                 nic = nic_of(segment, replica, device.number)
                 parts = exchange_parts(
                     parallel, replica, nic, channels, channels.count if with_data else 0
                 )
-                device.exchange = GradientExchange(parallel, nic, parts)
+                device.exchange = GradientExchange(parallel, nic, parts, piece)
+                if parallel.in_halves and device.numerics is not None:
+                    device.numerics.share_out(bounds[piece], bounds[piece + 1])
     if parallel.nodes > parallel.replicas and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(

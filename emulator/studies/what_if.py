@@ -15,7 +15,7 @@ from ..run import Simulation, SteadyState
 CONFIG_KEYS = (
     *("network", "cluster", "devices", "batch", "micro_batch", "schedule", "samples", "epochs"),
     *("warm_up", "chunks", "stages", "engines", "transport"),
-    *("replicas", "exchange", "groups", "compress", "error_feedback", "compress_ratio"),
+    *("replicas", "exchange", "groups", "zero", "compress", "error_feedback", "compress_ratio"),
 )
 
 

@@ -48,8 +48,9 @@ class SliceClock:
 
     An engine starts a row when the port has moved what the row needs; the port starts on it when
     its inputs are there, and those of all `block_rows` rows of its block. The slice carries out the
-    SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its update
-    takes `states_ps` more, in which the port moves what the optimiser keeps off chip.
+    SFU's steps `before_sending` on its own outputs, and undoes them on their errors. Its update, of
+    one of some `shares`, takes `states_ps` more, in which the port moves what the optimiser keeps
+    off chip.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SliceClock:
         before_sending: Sequence[SfuStep] = (),
         states_ps: int = 0,
         block_rows: int = 1,
+        shares: int = 1,
     ) -> None:
         def resource(phase: Phase, engine: Engine) -> FifoResource:
             return FifoResource(engine_name(phase, part, device), engine.row_ps)
@@ -92,7 +94,8 @@ class SliceClock:
         for step in part.layer.sfu[len(before_sending) :]:
             reads = tuple(tensor.number for tensor in step.reads)
             self._sfu.append((reads, step.makes.number, step.rows))
-        self.update_ps = (board.update_ps(len(part.out_channels)) if self.learns else 0) + states_ps
+        words = -(-len(part.out_channels) // shares)  # of each bank
+        self.update_ps = (board.update_ps(words) if self.learns else 0) + states_ps
 
     def engines(self) -> Iterator[tuple[Phase, FifoResource]]:
         """Yield the slice's engines with their phases."""
@@ -398,21 +401,31 @@ class DeviceClock(Versions):
         """
         return max(*(part.gradients_ps for part in self.slices), *stored_ps, 0)
 
-    def update(
-        self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0, *, keeps: bool = False
-    ) -> None:
-        """Make the next version of the weights, ready once all slices and all stored parameters are
-        updated.
+    def update_ends_ps(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0) -> int:
+        """Return the time in ps at which all slices and all stored parameters are updated.
 
         Args:
             stored_ps: for each block that the device stores, the time at which its gradients
                 arrived.
             exchanged_ps: time at which replicas had exchanged their gradients.
-            keeps: whether the version before will be used again.
         """
         blocks = zip(stored_ps, self._stored_update_ps, strict=True)
         blocks_ps = (max(came_ps, exchanged_ps) + takes_ps for came_ps, takes_ps in blocks)
-        ready_ps = max(*(part.updated_ps(exchanged_ps) for part in self.slices), *blocks_ps, 0)
+        return max(*(part.updated_ps(exchanged_ps) for part in self.slices), *blocks_ps, 0)
+
+    def update(
+        self,
+        stored_ps: Sequence[int] = (),
+        exchanged_ps: int = 0,
+        *,
+        keeps: bool = False,
+        gathered_ps: int = 0,
+    ) -> None:
+        """Make the next version of the weights, ready once all are updated (`update_ends_ps`), and
+        those of other replicas' shares have come at `gathered_ps`; `keeps` says whether the version
+        before will be used again.
+        """
+        ready_ps = max(self.update_ends_ps(stored_ps, exchanged_ps), gathered_ps)
         self._make_version(ready_ps, keeps=keeps)
 
     def relay(self, key: StreamKey, times: Times) -> Times:

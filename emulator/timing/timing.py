@@ -274,6 +274,10 @@ class Timing:
             else 0
         )
 
+    def longest_update_ps(self, device: int) -> int:
+        """Return the time in ps that an update of a device takes once gradients are there."""
+        return 0 if self.stages is not None else max(self.clock(device).updates_ps)
+
     @property
     def stores(self) -> tuple[tuple[int, int], ...]:
         """Pairs of devices (user, store), of which the first uses parameters that the second
@@ -506,14 +510,14 @@ class Timing:
         held = zip(
             self.slices_off_chip(device), self.engines[device], self.ports(device), strict=True
         )
-        states_ps = self._states_ps(device)
+        states_ps, shares = self._states_ps(device), self.cluster.sharing.states
         sends = {**self._paths(device, forward=True), **self._paths(device - 1, forward=False)}
         stored = (block.part for block in self.blocks if block.store_device == device)
         slices = []
         for (part, off), engines, ports in held:
             first_steps = steps_before_sending(part.layer, share)
             on_board = device, part, engines, board, ports, first_steps, states_ps
-            slices.append(SliceClock(*on_board, block_rows(part, off)))
+            slices.append(SliceClock(*on_board, block_rows(part, off), shares))
         return DeviceClock(
             self.streams(device),
             slices,

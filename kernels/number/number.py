@@ -222,6 +222,10 @@ class Lines:
         """Number of values."""
         return self.length * self.count
 
+    def share(self, shares: int) -> Lines:
+        """Return the largest of some equal shares, in one line."""
+        return self if shares == 1 else Lines(-(-self.values // shares), 1)
+
     def scales(self, number: NumberFormat) -> int:
         """Return the number of scales in a format."""
         return self.count * number.blocks(self.length, self.begin)

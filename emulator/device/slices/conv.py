@@ -256,6 +256,10 @@ class ConvSlice(SliceNumerics):
         self._weight.gradient[...] = self._convolution.pack(gradient)
         return self._take_others(row[size:])
 
+    @property
+    def _learnt_weights(self) -> list[Parameter]:
+        return [self._weight]
+
     def balanced_gradient(self, begin: int, end: int) -> Data:
         """See `SliceNumerics`."""
         self._finish_gradient()

@@ -141,6 +141,37 @@ class SliceNumerics(abc.ABC):
     def take_gradients(self, row: Data) -> Data:
         """Set gradients from a row laid out as by `gradients`; return the rest of the row."""
 
+    @property
+    def parameters(self) -> list[Parameter]:
+        """What updates change here, in any order."""
+        return [*self._learnt_weights, *self._others]
+
+    @property
+    def _learnt_weights(self) -> list[Parameter]:
+        return []
+
+    def share_out(self, row: Data) -> Data:
+        """Update only what is not 0 in a row laid out as by `gradients`; return the rest of the row."""
+        rest = self.take_gradients(row)
+        for parameter in self.parameters:
+            parameter.share_out(np.flatnonzero(parameter.gradient))
+            parameter.gradient[...] = 0
+        return rest
+
+    def values(self) -> list[Data]:
+        """Return the newest values of all parameters, in the order of `gradients`."""
+        return [self.weights(), *(other.newest for other in self._others)]
+
+    def take_values(self, row: Data) -> Data:
+        """Set the newest values from a row laid out as by `values`; return the rest of the row."""
+        weights = self.weights()
+        self.put_weights(row[: weights.size].reshape(weights.shape))
+        row = row[weights.size :]
+        for other in self._others:
+            other.newest[...] = row[: other.newest.size].reshape(other.newest.shape)
+            row = row[other.newest.size :]
+        return row
+
     @abc.abstractmethod
     def balanced_gradient(self, begin: int, end: int) -> Data:
         """Return the sum of the gradients of weights that are stored elsewhere, (1, 1, 1, values),

@@ -529,6 +529,10 @@ class RecurrentSlice(SliceNumerics):
                 parameter.gradient[...] = arrays[name]
         return self._take_others(row[size:])
 
+    @property
+    def _learnt_weights(self) -> list[Parameter]:
+        return [parameter for weights in self._directions for parameter in weights]
+
     def balanced_gradient(self, begin: int, end: int) -> Data:
         """See `SliceNumerics`; a recurrent layer's weights are not balanced, since every step needs
         them all.

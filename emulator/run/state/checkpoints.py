@@ -57,7 +57,7 @@ from ..results import (
 from ..segments import Position
 from ..trainer import Trainer
 from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
-from .layer_states import deal_state, deal_weights, gathered_state
+from .layer_states import add_shares, deal_state, deal_weights, gathered_state
 
 Residuals = Mapping[str, NDArray[np.float32]]
 """The rows on a rank, by replica, device and phase."""
@@ -287,6 +287,8 @@ class Keeping:
     as where bits flip, each has its own parameters. With `given_weights`, a run begins with those
     of a file, but for layers that are `drawn`. From the end of `epochs` on, each checkpoint is
     written; before, as `Pace` says. A run that `moves` goes on with another file than it has read.
+    Where each replica `shares` what updates keep, a checkpoint has it whole, as of a run where none
+    does.
     """
 
     resumes: bool
@@ -297,6 +299,7 @@ class Keeping:
     epochs: int = 0
     drawn: frozenset[str] = frozenset()
     moves: bool = False
+    shares: bool = False
 
 
 OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
@@ -411,6 +414,9 @@ class RunCheckpoints:
                 for replica, learnt in enumerate(trainer.learnt()):
                     whole = replica == 0 or self.keeping.replicas_differ
                     state = gathered_state(self._ranks, layer, learnt, whole=whole)
+                    if replica == 0 and self.keeping.shares:
+                        for others in trainer.learnt()[1:]:
+                            add_shares(state, gathered_state(self._ranks, layer, others))
                     if writer is not None:
                         writer.layer(layer, state, replica)
             write_residuals(self._ranks, trainer.residuals(), writer)

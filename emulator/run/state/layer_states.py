@@ -91,6 +91,18 @@ def gathered_state(
     return whole_layer
 
 
+def add_shares(state: LayerState, other: LayerState) -> None:
+    """Add what another replica's updates keep of a layer to `state`, in place: each has zeros but
+    for its share.
+    """
+    for name, kinds in other.items():
+        for kind, array in kinds.items():
+            if kind != _VALUE:
+                # Bits, since a sum would turn -0.0 into 0.0.
+                own = state[name][kind].view(np.uint32)
+                own |= array.view(np.uint32)
+
+
 def deal_state(
     ranks: Ranks,
     layer: Layer,

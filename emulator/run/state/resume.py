@@ -47,6 +47,7 @@ _OF_MACHINE = {
         "memory",
         "stages",
         "engines",
+        "zero",
     ),
     "cut",
     *("transport", "precision", "warm_up", "chunks", "padding", "rows_at_once"),
@@ -153,9 +154,12 @@ def resumed(given: Config) -> Resumed:
     said, wrote = given.model_dump(), kept.model_dump()
     for key in sorted(given.model_fields_set - _FREE):
         value, before = said[key], wrote[key]
-        if value == before or (key in _OF_MACHINE and kept.schedule.drains):
+        # A sum that its replica keeps is not packed by a codec, as one that goes round is.
+        numbers = not kept.schedule.drains or (key == "zero" and kept.compress.compresses)
+        if value == before or (key in _OF_MACHINE and not numbers):
             continue
-        why = f"; the numbers of {kept.schedule.name} depend on it" if key in _OF_MACHINE else ""
+        run = kept.schedule.name if not kept.schedule.drains else f"`compress` = {kept.compress}"
+        why = f"; the numbers of {run} depend on it" if key in _OF_MACHINE else ""
         raise InputError(
             f"`{key}` = {value!r}: the checkpoint {given.resume} was written with {before!r}{why};"
             " leave it out, or begin a new run"
@@ -219,7 +223,17 @@ def checkpoints_of(
     moves = (
         config.checkpoint is not None and start is not None and not start.is_in(config.checkpoint)
     )
-    keeping = Keeping(start is not None, saves, same, differ, given, config.epochs, drawn, moves)
+    keeping = Keeping(
+        start is not None,
+        saves,
+        same,
+        differ,
+        given,
+        config.epochs,
+        drawn,
+        moves,
+        shares=config.zero > 0,
+    )
     if ranks.rank > 0:
         return RunCheckpoints(plan.network, ranks, keeping)
     if start is not None and not plan.faults.flipping("weights"):

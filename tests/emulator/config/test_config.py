@@ -52,6 +52,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "replicas": ("2", "2", 2),
     "exchange": ("aggregator", '"aggregator"', "aggregator"),
     "groups": ("2", "2", 2),
+    "zero": ("1", "1", 1),
     "compress": ("inceptionn:-10", '"inceptionn:-10"', "inceptionn:-10"),
     "error_feedback": ("", "true", True),
     "compress_weights": ("truncate:16", '"truncate:16"', "truncate:16"),
