@@ -200,6 +200,17 @@ class Board(abc.ABC):
     def build_alone(self, work: Work) -> Engine:
         """Build one engine that may take all multipliers, because FP, EB and PG take turns."""
 
+    def alone_ps(self, work: Work, macs: int, samples: int) -> int:
+        """Return the time in ps of FP, EB or PG of some samples on all multipliers, without loads.
+
+        A sample has `macs` multiply-accumulates, which engines need not do tile by tile.
+        """
+        return -(-samples * macs * self.period_ps // self.multipliers)
+
+    def tile_multipliers(self, work: Work) -> int:
+        """Return the multipliers of which an engine has a whole number."""
+        return work.tile
+
     @abc.abstractmethod
     def update_ps(self, out_channels: int) -> int:
         """Return the time in ps to update the parameters of `out_channels` output channels."""
