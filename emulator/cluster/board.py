@@ -223,11 +223,24 @@ class Board(abc.ABC):
         """Return the resources of each slice's engines, given the multipliers of its FP, EB and PG."""
         return self.engine_resources([sum(counts) for counts in slices])
 
+    def function_resources(self, counts: tuple[int, int, int], sample_ps: int) -> Resources:
+        """Return the resources of a special function unit, of what it needs to keep up.
+
+        Args:
+            counts: multiply-adds, exponentials and divisions of a sample.
+            sample_ps: time of a sample on the engine whose outputs it takes.
+        """
+        return Resources()
+
     @abc.abstractmethod
     def share(self, parts: int, *, whole: bool) -> Board:
         """Return what one of `parts` stages on this board has: a part of its memory, and, unless
         `whole`, of all.
         """
+
+    def beside(self, *, dsp: int, lut: int, ff: int, bram: int) -> Board:
+        """Return the board with so much less, which cores of its links take."""
+        return self
 
     @property
     def smallest_engine(self) -> str:

@@ -30,7 +30,16 @@ from ...kernels.number import FP32
 from ..common import InputError
 from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
 from .constants import ConstantRange
-from .multipliers import SINGLE_CLASSES, Budget, MultiplierRate, SharedDsps, best_mix, rate_of
+from .functions import FUNCTIONS
+from .multipliers import (
+    DSP_TYPES,
+    SINGLE_CLASSES,
+    Budget,
+    MultiplierRate,
+    SharedDsps,
+    best_mix,
+    rate_of,
+)
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -321,6 +330,21 @@ class Fpga(Board):
 
         return Resources(lut=taken("lut"), ff=taken("ff"), dsp=taken("dsp"))
 
+    def function_resources(self, counts: tuple[int, int, int], sample_ps: int) -> Resources:
+        """See `Board`: whole pipelines of each kind; nothing on boards that papers count."""
+        if self.budget is None or self.dsp_type is None:
+            return Resources()
+        built = DSP_TYPES[self.dsp_type].built
+        single = next(multiplier for multiplier in built if multiplier.kind == "fp32")
+        pipelines = [-(-count * self.period_ps // max(1, sample_ps)) for count in counts]
+        cores = (single, *FUNCTIONS[self.dsp_type])
+
+        def taken(resource: str) -> int:
+            pairs = zip(pipelines, cores, strict=True)
+            return math.ceil(sum(count * getattr(core, resource) for count, core in pairs))
+
+        return Resources(lut=taken("lut"), ff=taken("ff"), dsp=taken("dsp"))
+
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
         off_chip = self.off_chip_memory_bytes
@@ -339,6 +363,26 @@ class Fpga(Board):
             budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,
         )
+
+    def beside(self, *, dsp: int, lut: int, ff: int, bram: int) -> Fpga:
+        """See `Board`: engines have as much less; boards that papers count stay whole.
+
+        Raises:
+            ValueError: nothing is left of one.
+        """
+        if self.budget is None:
+            return self
+        left = {"dsp": self.dsp - dsp, "on_chip_memory_bytes": self.on_chip_memory_bytes}
+        left["on_chip_memory_bytes"] -= bram * self.bram_kbit * KBIT // 8
+        for key, taken in (("lut", lut), ("ff", ff), ("bram", bram)):
+            has = getattr(self, key)
+            if has is not None:
+                left[key] = has - taken
+        for key, room in left.items():
+            if room <= 0:
+                taken = "core_bram" if key == "on_chip_memory_bytes" else f"core_{key}"
+                raise ValueError(f"`links.{taken}` leaves nothing beside the cores of its links")
+        return dataclasses.replace(self, **left, budget=self.budget.beside(dsp, lut, ff))
 
     def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:
         """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the
