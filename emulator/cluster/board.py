@@ -149,6 +149,11 @@ class Board(abc.ABC):
         """
 
     @property
+    def is_built(self) -> bool:
+        """Whether its multipliers are built, so that no plan is over what it has."""
+        return False
+
+    @property
     def banks(self) -> int:
         """Number of on-chip memories of 512 words of 32 bits."""
         return self.on_chip_memory_bytes // BANK_BYTES

@@ -145,6 +145,11 @@ class Fpga(Board):
         budget = self.budget or Budget(self.usable_dsps, self.lut, self.ff)
         return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, budget), budget)
 
+    @property
+    def is_built(self) -> bool:
+        """See `Board`."""
+        return self.budget is not None
+
     @functools.cached_property
     def usable_dsps(self) -> int:
         """Number of DSPs that engines may take, at least one."""
@@ -372,17 +377,22 @@ class Fpga(Board):
         """
         if self.budget is None:
             return self
-        left = {"dsp": self.dsp - dsp, "on_chip_memory_bytes": self.on_chip_memory_bytes}
-        left["on_chip_memory_bytes"] -= bram * self.bram_kbit * KBIT // 8
-        for key, taken in (("lut", lut), ("ff", ff), ("bram", bram)):
-            has = getattr(self, key)
-            if has is not None:
-                left[key] = has - taken
-        for key, room in left.items():
-            if room <= 0:
-                taken = "core_bram" if key == "on_chip_memory_bytes" else f"core_{key}"
-                raise ValueError(f"`links.{taken}` leaves nothing beside the cores of its links")
-        return dataclasses.replace(self, **left, budget=self.budget.beside(dsp, lut, ff))
+
+        def less(key: str, has: int, taken: int) -> int:
+            if has <= taken:
+                raise ValueError(f"`links.{key}` leaves nothing beside the cores of its links")
+            return has - taken
+
+        memory_bytes = bram * self.bram_kbit * KBIT // 8
+        return dataclasses.replace(
+            self,
+            dsp=less("core_dsp", self.dsp, dsp),
+            lut=None if self.lut is None else less("core_lut", self.lut, lut),
+            ff=None if self.ff is None else less("core_ff", self.ff, ff),
+            bram=None if self.bram is None else less("core_bram", self.bram, bram),
+            on_chip_memory_bytes=less("core_bram", self.on_chip_memory_bytes, memory_bytes),
+            budget=self.budget.beside(dsp, lut, ff),
+        )
 
     def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:
         """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the

@@ -266,6 +266,12 @@ class DeviceLayout:
         return sum((held.memory.total for held in self.slices), self.bpram + self.bgb)
 
     @property
+    def engines(self) -> Resources:
+        """Resources of its engines alone."""
+        counts = [held.engines.multipliers for held in self.slices]
+        return sum(self.board.slice_resources(counts), Resources())
+
+    @property
     def resources(self) -> Resources:
         """Resources of all slices and of what is stored for others."""
         return sum((held.resources for held in self.slices), self.stored)
