@@ -13,6 +13,7 @@ class Switch(Topology):
     """Nodes on one switch, whose latency counts with that of the link."""
 
     name: ClassVar[str] = "switch"
+    links_of_node: ClassVar[int] = 1
     has_ports: ClassVar[bool] = True
 
     def route(self, sender: int, receiver: int) -> tuple[tuple[int, int], ...]:

@@ -45,6 +45,8 @@ class Topology(abc.ABC):
     """Whether all links of a node share one port."""
     joins_boards: ClassVar[bool] = True
     """Whether data paths of a chain can take its links; otherwise replicas alone can."""
+    links_of_node: ClassVar[int] = 2
+    """Links that end in a node."""
 
     nodes: int | None = None
 

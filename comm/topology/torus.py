@@ -27,6 +27,7 @@ class Torus(Topology):
     """
 
     name: ClassVar[str] = "torus"
+    links_of_node: ClassVar[int] = 4
 
     shape: tuple[int, int] | None = None
     """Rows and columns."""

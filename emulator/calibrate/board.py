@@ -133,7 +133,8 @@ def fit_board(tables: Sequence[Table], kind: str, multipliers: int | None = None
                 f"{table.name}: measures {table.kind.value}, not a board's memory or products;"
                 f" {other}"
             )
-    constants, warnings, has_report = _reported(tables, keys)
+    is_built = fpga(kind, {}).budget is not None
+    constants, warnings, has_report = _reported(tables, keys, is_built=is_built)
     build = _build(tables, keys, multipliers)
     built: dict[str, Any] = {}
     if build is not None:
@@ -214,9 +215,12 @@ def cluster_of(board: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _reported(
-    tables: Sequence[Table], keys: Mapping[str, Any]
+    tables: Sequence[Table], keys: Mapping[str, Any], *, is_built: bool
 ) -> tuple[list[Constant], list[str], bool]:
-    """Return clock and share of the DSPs by a bitstream's report, if there is one."""
+    """Return clock and share of the DSPs by a bitstream's report, if there is one.
+
+    Of built multipliers that share is of engines and shell together.
+    """
     rows = [row for table in tables if table.kind is Kind.BITSTREAM for row in table.rows]
     of_gemm = [row for row in rows if row.cells.get("benchmark", "").upper() == "GEMM"]
     reports = {(row.number("clock_mhz"), row.count("dsp_used")): row for row in of_gemm or rows}
@@ -234,7 +238,8 @@ def _reported(
             f"{row}: `dsp_used` = {used:,}: {keys['name']} has {keys['dsp']:,}; give the board's"
             " `--type`"
         )
-    share = round(used / keys["dsp"], 6)
+    held = used + keys.get("shell_dsp", 0) if is_built else used
+    share = round(min(1.0, held / keys["dsp"]), 6)
     exact = [Constant("board.clock_mhz", clock, Range(clock, clock, 1), "MHz")]
     exact.append(Constant("board.dsp_share", share, Range(share, share, 1), ""))
     return exact, [], True

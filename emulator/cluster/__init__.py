@@ -6,6 +6,7 @@ from .changes import changeable_keys, check_changes, is_settable, settable_keys
 from .cluster import CHAIN, Cluster, Link, LinkShare, OnBoard
 from .constants import EXISTING, ConstantRange, RangeClass, find_range, range_of_class
 from .fpga import Fpga, lut_multipliers
+from .functions import FUNCTIONS, FunctionCore
 from .gpu import Gpu
 from .load import (
     NamedChain,
@@ -31,6 +32,7 @@ __all__ = [
     "CLOCK",
     "DSP_TYPES",
     "EXISTING",
+    "FUNCTIONS",
     "KBIT",
     "LATENCY",
     "LSTM_UNITS",
@@ -44,6 +46,7 @@ __all__ = [
     "EngineArray",
     "Factors",
     "Fpga",
+    "FunctionCore",
     "Gpu",
     "Implementation",
     "Link",

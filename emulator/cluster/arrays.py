@@ -106,9 +106,12 @@ class ArrayFpga(UnevenFpga):
         each = min(most // self.array.size, _results(work)[2])
         return self._engine(work, max(1, each) * self.array.size)
 
-    def alone_ps(self, work: Work, samples: int) -> int:
-        """Return the time in ps of FP, EB or PG of some samples that has all multipliers: all
-        passes after one start.
+    def tile_multipliers(self, work: Work) -> int:
+        """See `Board`; one for each result of the array."""
+        return work.tile if work.takes_turns else self.array.size
+
+    def alone_ps(self, work: Work, macs: int, samples: int) -> int:
+        """See `Board`: all passes after one start.
 
         Raises:
             InputError: the board has too few multipliers for an array.
@@ -129,8 +132,4 @@ class ArrayFpga(UnevenFpga):
 
     def _most_cycles(self, works: Sequence[Work]) -> int:
         """See `Fpga`."""
-        cycles = []
-        for work in works:
-            smallest = work.tile if work.takes_turns else self.array.size
-            cycles.append(work.rows * self.row_cycles(work, smallest))
-        return max(cycles)
+        return max(work.rows * self.row_cycles(work, self.tile_multipliers(work)) for work in works)

@@ -149,6 +149,11 @@ class Board(abc.ABC):
         """
 
     @property
+    def is_built(self) -> bool:
+        """Whether its multipliers are built, so that no plan is over what it has."""
+        return False
+
+    @property
     def banks(self) -> int:
         """Number of on-chip memories of 512 words of 32 bits."""
         return self.on_chip_memory_bytes // BANK_BYTES
@@ -200,6 +205,17 @@ class Board(abc.ABC):
     def build_alone(self, work: Work) -> Engine:
         """Build one engine that may take all multipliers, because FP, EB and PG take turns."""
 
+    def alone_ps(self, work: Work, macs: int, samples: int) -> int:
+        """Return the time in ps of FP, EB or PG of some samples on all multipliers, without loads.
+
+        A sample has `macs` multiply-accumulates, which engines need not do tile by tile.
+        """
+        return -(-samples * macs * self.period_ps // self.multipliers)
+
+    def tile_multipliers(self, work: Work) -> int:
+        """Return the multipliers of which an engine has a whole number."""
+        return work.tile
+
     @abc.abstractmethod
     def update_ps(self, out_channels: int) -> int:
         """Return the time in ps to update the parameters of `out_channels` output channels."""
@@ -212,11 +228,24 @@ class Board(abc.ABC):
         """Return the resources of each slice's engines, given the multipliers of its FP, EB and PG."""
         return self.engine_resources([sum(counts) for counts in slices])
 
+    def function_resources(self, counts: tuple[int, int, int], sample_ps: int) -> Resources:
+        """Return the resources of a special function unit, of what it needs to keep up.
+
+        Args:
+            counts: multiply-adds, exponentials and divisions of a sample.
+            sample_ps: time of a sample on the engine whose outputs it takes.
+        """
+        return Resources()
+
     @abc.abstractmethod
     def share(self, parts: int, *, whole: bool) -> Board:
         """Return what one of `parts` stages on this board has: a part of its memory, and, unless
         `whole`, of all.
         """
+
+    def beside(self, *, dsp: int, lut: int, ff: int, bram: int) -> Board:
+        """Return the board with so much less, which cores of its links take."""
+        return self
 
     @property
     def smallest_engine(self) -> str:

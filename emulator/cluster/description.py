@@ -18,6 +18,7 @@ bandwidth_gbps = 150          # of each direction of each link
 latency_ns = 1000
 header_bytes = 0              # optional: on the wire with each packet, of a payload of up to `packet_bytes`
 message_ns = 0                # optional: what a message takes beside its bytes; by size, [[bytes, ns], ...]
+core_lut = 3_500              # optional: what its core takes on each board, `core_ff`, `core_bram`, `core_dsp`, too
 share = "bytes"               # optional: of a stream, its part of the bytes; or "paths": each data path has as much
 topology = "chain"            # optional: or "ring", "switch", "torus" (`shape = [rows, columns]`, if not the squarest)
 [machine]                     # optional: how boards execute, and when messages leave
@@ -69,6 +70,7 @@ from ..common import (
     Model,
     Name,
     Nanoseconds,
+    NotNegative,
     NotNegativeFinite,
     PositiveFinite,
     Share,
@@ -203,7 +205,21 @@ class LinksDescription(LaidModel):
     header_bytes: Annotated[int, pydantic.Field(ge=0, le=10_000)] = 0
     packet_bytes: Annotated[int, pydantic.Field(ge=1, le=10**9)] = Link.packet_bytes
     message_ns: MessageNs = ()
+    core_dsp: NotNegative = 0
+    core_lut: NotNegative = 0
+    core_ff: NotNegative = 0
+    core_bram: NotNegative = 0
     count: Annotated[int, pydantic.Field(ge=1, le=100_000)] = 1
+
+    @property
+    def core(self) -> dict[str, int]:
+        """What its core takes on each of the two boards: DSPs, LUTs, FFs and block RAMs."""
+        return {
+            "dsp": self.core_dsp,
+            "lut": self.core_lut,
+            "ff": self.core_ff,
+            "bram": self.core_bram,
+        }
 
     @property
     def link(self) -> Link:

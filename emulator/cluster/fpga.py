@@ -30,7 +30,16 @@ from ...kernels.number import FP32
 from ..common import InputError
 from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
 from .constants import ConstantRange
-from .multipliers import SINGLE_CLASSES, Budget, MultiplierRate, SharedDsps, best_mix, rate_of
+from .functions import FUNCTIONS
+from .multipliers import (
+    DSP_TYPES,
+    SINGLE_CLASSES,
+    Budget,
+    MultiplierRate,
+    SharedDsps,
+    best_mix,
+    rate_of,
+)
 
 _LONG_CYCLES = 1 << 60
 """More cycles than a sample takes on any engine."""
@@ -135,6 +144,11 @@ class Fpga(Board):
             return None
         budget = self.budget or Budget(self.usable_dsps, self.lut, self.ff)
         return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, budget), budget)
+
+    @property
+    def is_built(self) -> bool:
+        """See `Board`."""
+        return self.budget is not None
 
     @functools.cached_property
     def usable_dsps(self) -> int:
@@ -321,6 +335,21 @@ class Fpga(Board):
 
         return Resources(lut=taken("lut"), ff=taken("ff"), dsp=taken("dsp"))
 
+    def function_resources(self, counts: tuple[int, int, int], sample_ps: int) -> Resources:
+        """See `Board`: whole pipelines of each kind; nothing on boards that papers count."""
+        if self.budget is None or self.dsp_type is None:
+            return Resources()
+        built = DSP_TYPES[self.dsp_type].built
+        single = next(multiplier for multiplier in built if multiplier.kind == "fp32")
+        pipelines = [-(-count * self.period_ps // max(1, sample_ps)) for count in counts]
+        cores = (single, *FUNCTIONS[self.dsp_type])
+
+        def taken(resource: str) -> int:
+            pairs = zip(pipelines, cores, strict=True)
+            return math.ceil(sum(count * getattr(core, resource) for count, core in pairs))
+
+        return Resources(lut=taken("lut"), ff=taken("ff"), dsp=taken("dsp"))
+
     def share(self, parts: int, *, whole: bool) -> Fpga:
         """See `Board`."""
         off_chip = self.off_chip_memory_bytes
@@ -338,6 +367,31 @@ class Fpga(Board):
             lut_multipliers=self.lut_multipliers // parts,
             budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,
+        )
+
+    def beside(self, *, dsp: int, lut: int, ff: int, bram: int) -> Fpga:
+        """See `Board`: engines have as much less; boards that papers count stay whole.
+
+        Raises:
+            ValueError: nothing is left of one.
+        """
+        if self.budget is None:
+            return self
+
+        def less(key: str, has: int, taken: int) -> int:
+            if has <= taken:
+                raise ValueError(f"`links.{key}` leaves nothing beside the cores of its links")
+            return has - taken
+
+        memory_bytes = bram * self.bram_kbit * KBIT // 8
+        return dataclasses.replace(
+            self,
+            dsp=less("core_dsp", self.dsp, dsp),
+            lut=None if self.lut is None else less("core_lut", self.lut, lut),
+            ff=None if self.ff is None else less("core_ff", self.ff, ff),
+            bram=None if self.bram is None else less("core_bram", self.bram, bram),
+            on_chip_memory_bytes=less("core_bram", self.on_chip_memory_bytes, memory_bytes),
+            budget=self.budget.beside(dsp, lut, ff),
         )
 
     def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:

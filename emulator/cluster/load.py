@@ -255,8 +255,10 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
                 f"{source}: key `boards[{place}].lut` is missing: `resources` has {board.name} use"
                 " LUTs"
             )
+    cores = _cores(said)
     kinds = [
-        _board(board, built_of.alpha, source, place) for place, board in enumerate(said.boards)
+        _board(board, built_of.alpha, cores, f"{source}: boards[{place}]")
+        for place, board in enumerate(said.boards)
     ]
     ranges = constant_ranges(said.uncertainty, changeable_keys(), _values(said), source)
     kinds = [
@@ -317,11 +319,22 @@ def _board_ranges(
     return (*(entry for entry in ranges if entry.key in keys), *own)
 
 
-def _board(said: BoardDescription, alpha: float, source: str, place: int) -> Board:
+def _cores(said: ClusterDescription) -> dict[str, int]:
+    """Return what the cores of a board's links take, each as much as the largest.
+
+    All boards have those of a board between two others: they are built alike.
+    """
+    tables = said.link_tables
+    of_board = tables[0].laid.links_of_node
+    return {key: of_board * max(table.core[key] for table in tables) for key in tables[0].core}
+
+
+def _board(said: BoardDescription, alpha: float, cores: Mapping[str, int], source: str) -> Board:
     try:
-        return said.board(alpha)
+        board = said.board(alpha)
+        return board.beside(**cores) if any(cores.values()) else board
     except ValueError as error:
-        raise InputError(f"{source}: boards[{place}]: {error}") from None
+        raise InputError(f"{source}: {error}") from None
 
 
 def _validated(described: dict[str, Any], source: str) -> ClusterDescription:

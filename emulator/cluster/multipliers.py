@@ -216,6 +216,14 @@ class Budget:
         lut, ff = (None if room is None else room // parts for room in (self.lut, self.ff))
         return Budget(self.dsp // parts, lut, ff)
 
+    def beside(self, dsp: int, lut: int, ff: int) -> Budget:
+        """Return what is left beside other logic; at least one DSP."""
+        return Budget(
+            max(1, self.dsp - dsp),
+            None if self.lut is None else self.lut - lut,
+            None if self.ff is None else self.ff - ff,
+        )
+
     def without(self, built: Implementation, count: int) -> Budget:
         """Return what is left beside a number of an implementation."""
         return Budget(

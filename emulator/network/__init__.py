@@ -4,6 +4,7 @@ from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import (
+    Arithmetic,
     EngineView,
     LayerOperation,
     Operation,
@@ -28,6 +29,7 @@ __all__ = [
     "OPERATIONS_PER_MAC",
     "TRAINING_OPERATIONS_PER_MAC",
     "ActivationUnit",
+    "Arithmetic",
     "EngineView",
     "Layer",
     "LayerOperation",

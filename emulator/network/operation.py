@@ -14,6 +14,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -27,6 +28,22 @@ from .unit import ActivationUnit, Site, Unit
 
 if TYPE_CHECKING:
     from .onnx_graph import OnnxNode, Value, Walk
+
+
+class Arithmetic(NamedTuple):
+    """What special function units compute, forward and back, in single precision.
+
+    Divisions are roots, too, and exponentials logarithms. Sums and comparisons alone, as of biases,
+    joins, pools and ReLU, are none of these.
+    """
+
+    multiply_adds: int = 0
+    exponentials: int = 0
+    divisions: int = 0
+
+    def times(self, count: int) -> Arithmetic:
+        """Return as much for each of a number of values."""
+        return Arithmetic(*(count * each for each in self))
 
 
 class Operation(abc.ABC):
@@ -94,6 +111,13 @@ class SfuOperation(Operation):
     def he_gain(self) -> float:
         """Factor on the variance of the initial weights before it (He et al., 2015)."""
         return 1.0
+
+    of_value: ClassVar[Arithmetic] = Arithmetic()
+    """The arithmetic of a value of its result."""
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """Return the arithmetic of a sample, from the shapes of its first input and of its result."""
+        return self.of_value.times(math.prod(made))
 
     def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
         """Return the operation for inputs of these shapes, which may be another one."""
@@ -251,6 +275,10 @@ class LayerOperation(Operation):
         They move what a row needs once for `rows_at_once` rows.
         """
         return 0, 0
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """Return what of a sample is not done by its engines, but as in a special function unit."""
+        return Arithmetic()
 
     def kept_values(self, shape: Shape) -> int:
         """Return the values of a sample that are kept for the backward pass besides its inputs."""

@@ -38,6 +38,7 @@ from ..mapping import (
     balance,
     balance_evenly,
     blocks_of,
+    cut_channels,
     parameter_memories,
     partition_with_memory,
     port_bytes,
@@ -46,7 +47,7 @@ from ..mapping import (
     storage_of,
     stored_bytes,
 )
-from ..network import Network
+from ..network import Arithmetic, Network
 from ..number import Storage
 from ..timing import EngineLoad, Timing, engine_loads, link_loads
 from .steady import find_steady
@@ -102,6 +103,22 @@ def buffer_resources(buffers: Buffer, beta: float = 1.0) -> Resources:
     """
     lut = buffers.lut + math.ceil(lut_bytes(buffers, beta) * 8 / LUT_RAM_BITS)
     return Resources(lut=lut, bram_banks=math.ceil(beta * buffers.banks))
+
+
+def function_resources(part: Slice, engines: SliceEngines, board: Board) -> Resources:
+    """Return the resources of a slice's special functions: those within its layer, of its own
+    channels, and at the layer's end those of the whole layer's outputs.
+
+    They take no time, so there are as many as keep up with FP's results.
+    """
+    layer = part.layer
+    of_layer = layer.operation.arithmetic(layer.input, layer.output)
+    share = part.channels / cut_channels(layer)
+    works = [Arithmetic(*(math.ceil(share * count) for count in of_layer))]
+    if part.is_last:
+        works += [step.operation.arithmetic(step.input, step.output) for step in layer.sfu]
+    taken = (board.function_resources(work, engines.fp.sample_ps) for work in works if any(work))
+    return sum(taken, Resources())
 
 
 def bram_bytes(buffers: Buffer, beta: float = 1.0) -> int:
@@ -245,6 +262,12 @@ class DeviceLayout:
     def buffers(self) -> Buffer:
         """All on-chip buffers, including those that do not fit."""
         return sum((held.memory.total for held in self.slices), self.bpram + self.bgb)
+
+    @property
+    def engines(self) -> Resources:
+        """Resources of its engines alone."""
+        counts = [held.engines.multipliers for held in self.slices]
+        return sum(self.board.slice_resources(counts), Resources())
 
     @property
     def resources(self) -> Resources:
@@ -467,6 +490,7 @@ def _device(
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
         resources = taken + buffer_resources(memory.total, beta)
+        resources += function_resources(part, engines, board)
         slices.append(
             SliceLayout(part, engines, memory, off, size, port_bytes(part, off, storage), resources)
         )

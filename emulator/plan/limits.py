@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..cluster import Budget, Cluster, Fpga, Resources
+from ..cluster import Budget, Cluster, Fpga
 from ..common import InputError, format_bytes, plural
 from ..number import precision_of
 from .layout import DeviceLayout
@@ -90,7 +90,7 @@ def _rooms(plan: ChainPlan) -> dict[int, Room]:
     for device in _layouts(plan):
         for kind, count in _over(device, plan.chunks).items():
             # Each slice's were rounded up. Stages of one board have equal shares of it.
-            left = plan.chunks * (getattr(_engines(device), kind) - count - len(device.slices))
+            left = plan.chunks * (getattr(device.engines, kind) - count - len(device.slices))
             _narrow(rooms.setdefault(plan.fold.device(device.device), {}), {kind: left})
     return rooms
 
@@ -101,25 +101,15 @@ def _narrow(room: Room, other: Room) -> None:
         room[kind] = min(left, room.get(kind, left))
 
 
-def _engines(device: DeviceLayout) -> Resources:
-    """Return what a device's engines take, without buffers."""
-    counts = [held.engines.multipliers for held in device.slices]
-    return sum(device.board.slice_resources(counts), Resources())
-
-
 def _layouts(plan: ChainPlan) -> tuple[DeviceLayout, ...]:
     """Return the devices whose multipliers are built; engines alone are within their budgets, so
     none where buffers are left out.
     """
     if plan.stages is not None or plan.config.memory == "ignored":
         return ()
-    if not any(_is_built(board) for board in plan.cluster.boards):
+    if not any(board.is_built for board in plan.cluster.boards):
         return ()
-    return tuple(device for device in plan.layout().devices if _is_built(device.board))
-
-
-def _is_built(board: object) -> bool:
-    return isinstance(board, Fpga) and board.budget is not None
+    return tuple(device for device in plan.layout().devices if device.board.is_built)
 
 
 def _over(device: DeviceLayout, chunks: int) -> dict[str, int]:

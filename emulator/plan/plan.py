@@ -226,11 +226,15 @@ class ChainPlan(Plan):
         """The devices whose engines and buffers need more LUTs than their boards are known to have.
 
         Of boards that take actions as a whole the engines alone are counted, which have all
-        multipliers.
+        multipliers; so they are of built ones where memory is ignored, and buffers with it.
         """
         boards = [self.cluster.board(stage) for stage in range(self.stage_count)]
         if self.stages is None:
-            taken = [held.resources.lut for held in self.layout().devices]
+            is_ignored = self.config.memory == "ignored"
+            taken = [
+                (held.engines if is_ignored and held.board.is_built else held.resources).lut
+                for held in self.layout().devices
+            ]
         else:
             taken = [board.engine_resources([board.multipliers])[0].lut for board in boards]
         if self.chunks > 1 and self.stages is None:  # stages of a device have engines side by side

@@ -32,7 +32,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ...kernels.number import FP32, Lines, NumberFormat
-from ..cluster import ArrayFpga, Board
+from ..cluster import Board
 from ..common import InputError
 from ..mapping import (
     COPIES,
@@ -424,14 +424,9 @@ def _work_ps(needs: PartNeeds, board: Board, samples: int) -> tuple[int, int, in
     """Return the times of FP, EB and PG in ps, without loads: by all multipliers, or as arrays take
     them.
     """
-    macs = needs.macs, needs.eb_macs, needs.pg_macs
-    if isinstance(board, ArrayFpga):
-        times = dict.fromkeys(range(len(macs)), 0)
-        times |= {work.phase: board.alone_ps(work, samples) for work in slice_works(needs.part)}
-    else:
-        times = {}
-        for phase, count in enumerate(macs):
-            times[phase] = -(-samples * count * board.period_ps // board.multipliers)
+    macs, times = (needs.macs, needs.eb_macs, needs.pg_macs), [0, 0, 0]
+    for work in slice_works(needs.part):
+        times[work.phase] = board.alone_ps(work, macs[work.phase], samples)
     return times[0], times[1], times[2]
 
 

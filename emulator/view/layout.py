@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..cluster import ArrayFpga, Board, Engine
+from ..cluster import Board, Engine
 from ..common import gbps
-from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines
+from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines, slice_works
 from ..plan import DeviceLayout, Layout, PlannedStages, SliceLayout
 from ..run import SteadyState
 from ..timing import Timing
@@ -149,9 +149,7 @@ def _place(part: Slice) -> dict[str, Any]:
 
 def slice_as_json(part: Slice, engines: SliceEngines, board: Board) -> dict[str, Any]:
     """Return a slice, with the number of tiles of its engines; an array's tile is the array."""
-    tile = part.layer.engine_view.tile
-    if isinstance(board, ArrayFpga) and not part.layer.operation.one_memory:
-        tile = board.array.size
+    tile = board.tile_multipliers(slice_works(part)[0])
     return {
         **_place(part),
         "tile_multipliers": tile,

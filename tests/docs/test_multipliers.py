@@ -5,7 +5,17 @@ from fractions import Fraction
 
 import pytest
 
-from emuchain.emulator.cluster import DSP_TYPES, Fpga, board_keys, load_cluster, peaks
+from emuchain.emulator.cluster import (
+    DSP_TYPES,
+    FUNCTIONS,
+    Fpga,
+    board_keys,
+    link_keys,
+    link_kinds,
+    load_cluster,
+    peaks,
+)
+from emuchain.emulator.network import Recurrent, SfuOperation, operation_types
 
 from .pages import text_of
 
@@ -35,6 +45,46 @@ def test_each_implementation_is_in_the_table() -> None:
             numbers = (it.dsp, it.lut, it.ff, it.low, it.high)
             built.append((name, it.kind, *numbers, it.adds, it.origin, it.source))
     assert sorted(said) == sorted(built)
+
+
+def test_each_function_is_in_the_table() -> None:
+    said = [
+        (name, what, int(dsp), int(lut), int(ff), origin, source)
+        for types, what, dsp, lut, ff, origin, source in rows("functions")
+        for name in types.split(", ")
+    ]
+    built = []
+    for name, cores in FUNCTIONS.items():
+        for what, core in zip(("exponential", "division"), cores, strict=True):
+            built.append((name, what, core.dsp, core.lut, core.ff, core.origin, core.source))
+    assert sorted(said) == sorted(built)
+
+
+def test_the_cores_of_links_are_in_the_table() -> None:
+    said = {kind.strip("`"): (lut, ff, bram) for kind, lut, ff, bram, *_ in rows("cores")}
+    for kind in link_kinds():
+        keys = link_keys(kind)
+        core = tuple(f"{keys.get(f'core_{key}', 0):,}" for key in ("lut", "ff", "bram"))
+        assert said.get(kind, ("0",) * 3) == core
+
+
+@pytest.mark.parametrize("row", rows("arithmetic"), ids=lambda row: str(row[0]))
+def test_the_arithmetic_of_operations_is_in_the_table(row: list[str]) -> None:
+    name, *counts, _ = row
+    kind = operation_types()[name]
+    if name == "attention":  # one head, whose two rows see two scores each
+        counted = kind(heads=1).arithmetic((3, 2, 1), (0, 2, 1))  # type: ignore[call-arg,attr-defined]
+        assert counted == (*(4 * int(count) for count in counts[:2]), 2)
+        return
+    each = kind.of_unit if issubclass(kind, Recurrent) else kind.of_value  # type: ignore[attr-defined]
+    assert each == tuple(map(int, counts))
+
+
+def test_all_other_operations_have_none() -> None:
+    known = {row[0] for row in rows("arithmetic")}
+    for name, kind in operation_types().items():
+        if issubclass(kind, SfuOperation) and name not in known:
+            assert not any(kind.of_value), name
 
 
 @pytest.mark.parametrize("row", rows("peaks"), ids=lambda row: str(row[0]))

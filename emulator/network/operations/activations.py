@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...common import Rate
 from ..onnx_nodes import Export
-from ..operation import SfuOperation
+from ..operation import Arithmetic, SfuOperation
 from ..shape import Shape
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class Gelu(ElementWise):
 
     keeps_map = True
     type = "gelu"
+    # By tanh of a cubic: 3 and 2, and its derivative 5. Erf takes a polynomial of degree 5 in place of the
+    # cubic, and is counted as tanh.
+    of_value = Arithmetic(10, 1, 1)
     onnx = ("Gelu",)
 
     def torch(self, nn: Any) -> Any:
@@ -223,6 +226,7 @@ class Sigmoid(ElementWise):
 
     keeps_map = True
     type = "sigmoid"
+    of_value = Arithmetic(3, 1, 1)  # 1 + exp(-x); back: y (1 - y) dy
     onnx = ("Sigmoid",)
     never_negative = True
 
@@ -269,6 +273,7 @@ class Silu(Rectifier):
 
     keeps_map = True
     type = "silu"
+    of_value = Arithmetic(5, 1, 1)  # 1 + exp(-x), x y; back: y (1 + x (1 - y)) dy
     onnx = ("Mul", "Swish")
 
     def torch(self, nn: Any) -> Any:

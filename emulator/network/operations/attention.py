@@ -7,6 +7,7 @@ A token is a row. What makes queries, keys and values, and what takes the heads'
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from ...common import Channels, Rate
 from ..onnx_nodes import Export, Form
-from ..operation import LayerRows, RowLayer
+from ..operation import Arithmetic, LayerRows, RowLayer
 from ..shape import Shape, shown
 
 
@@ -96,6 +97,16 @@ class Attention(RowLayer):
         moved = -(-seen // rows_at_once)
         # FP reads k and v. EB reads k, v and the sums of their errors so far, and writes these.
         return 2 * size * moved, 6 * size * moved
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """See `LayerOperation`: softmax of the scores, again in EB (FlashAttention).
+
+        A score is scaled, its exponential summed; in EB scaled again, and its error is p (dp - d),
+        where d is a sum over the head's results. Each row and head has a division.
+        """
+        rows = self.heads * shape[1]
+        scores = rows * (shape[1] + 1) // 2 if self.causal else rows * shape[1]
+        return Arithmetic(5 * scores + math.prod(made), 2 * scores, rows)
 
     def kept_values(self, shape: Shape) -> int:
         """See `LayerOperation`: the largest score of each row and head, and 1 / sum

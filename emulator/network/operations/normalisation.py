@@ -18,7 +18,7 @@ from ....kernels.layers.element_wise import add_bias_gradient
 from ....kernels.layers.normalisation import dropout_mask, lrn_error, lrn_forward
 from ...common import FINITE, Finite, Positive, PositiveFinite, Rate
 from ..onnx_nodes import Export, Form
-from ..operation import Closing, SfuOperation, SfuStep
+from ..operation import Arithmetic, Closing, SfuOperation, SfuStep
 from ..shape import Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .activations import ElementWise
@@ -40,6 +40,8 @@ class BatchNorm(SfuOperation):
     by_channel = True
     keeps_map = True
     type = "batch-norm"
+    # Sums of x and of its square, normal and result; back: dx and two gradients. Roots are once a mini-batch.
+    of_value = Arithmetic(7)
     onnx = ("BatchNormalization",)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
@@ -177,6 +179,8 @@ class Lrn(SfuOperation):
 
     keeps_map = True
     type = "lrn"
+    # A sum of squares and the power, by a logarithm and an exponential; back: dx by a sum of y dy / sum.
+    of_value = Arithmetic(7, 2, 1)
     onnx = ("LRN",)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...common import Channels
 from ..onnx_nodes import Arrays, Export, Form
-from ..operation import LayerRows, RowLayer
+from ..operation import Arithmetic, LayerRows, RowLayer
 from ..shape import Shape, shown
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class Recurrent(RowLayer):
     gates: ClassVar[int]
     """Results of a step for each unit, before the activations."""
 
+    of_unit: ClassVar[Arithmetic]
+    """The arithmetic of a unit's step behind the gates."""
+
     onnx_gates: ClassVar[tuple[int, ...]]
     """Places of ONNX's gates among PyTorch's."""
 
@@ -68,6 +71,10 @@ class Recurrent(RowLayer):
     @abc.abstractmethod
     def is_divisible(self) -> bool:
         """Whether the layer may be cut by units."""
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """See `LayerOperation`: gates' activations, and what makes states of them."""
+        return self.of_unit.times(self.directions * self.units * shape[1])
 
     def weight_columns(self, inputs: int) -> int:
         """Return the weights of a unit for each gate: inputs, hidden state, biases."""
@@ -251,6 +258,7 @@ class Lstm(Recurrent):
     onnx = ("LSTM",)
     # ONNX has them as input, output, forget, new.
     gates, onnx_gates = 4, (0, 3, 1, 2)
+    of_unit = Arithmetic(29, 5, 5)  # three sigmoids, two tanh: 7; cell and result: 4; back: 18
     onnx_activations = "sigmoid", "tanh", "tanh"
 
     @property
@@ -282,6 +290,7 @@ class Gru(Recurrent):
     onnx = ("GRU",)
     # ONNX has them as update, reset, new.
     gates, onnx_gates = 3, (1, 0, 2)
+    of_unit = Arithmetic(21, 3, 3)  # two sigmoids, a tanh: 4; result: 3; back: 14
     onnx_activations = "sigmoid", "tanh"
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from ....kernels.layers.row_norm import (
 )
 from ...common import PositiveFinite
 from ..onnx_nodes import Arrays, Export, Form
-from ..operation import SfuOperation, SfuRows, SfuStep
+from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .sequence import OneStep, sequence_shape
@@ -48,6 +48,11 @@ class _RowNorm(RowOperation):
 
     onnx_arrays: ClassVar[tuple[str, ...]]
     keeps_map = True
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """See `SfuOperation`; with a root and a division for each pixel."""
+        of_values, pixels = super().arithmetic(shape, made), made[1] * made[2]
+        return of_values._replace(divisions=2 * pixels)
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -100,6 +105,7 @@ class LayerNorm(_RowNorm):
     epsilon: PositiveFinite = 1e-5
 
     type = "layer-norm"
+    of_value = Arithmetic(10)  # two sums, normal, result; back: two sums, dx by two, two gradients
     onnx, onnx_arrays = ("LayerNormalization",), ("scale", "shift")
 
     @classmethod
@@ -130,6 +136,7 @@ class RmsNorm(_RowNorm):
     epsilon: PositiveFinite = 1e-5
 
     type = "rms-norm"
+    of_value = Arithmetic(7)  # a sum, normal, result; back: a sum, dx by two, a gradient
     onnx, onnx_arrays = ("RMSNormalization",), ("scale",)
 
     def parameters(self, made: Shape) -> int:

@@ -138,6 +138,10 @@ LINK = {
     "header_bytes": 20,
     "packet_bytes": 1024,
     "message_ns": [[64, 100], [4096, 300]],
+    "core_dsp": 1,
+    "core_lut": 3000,
+    "core_ff": 4000,
+    "core_bram": 5,
     "count": 2,
     "source": "a bench",
 }

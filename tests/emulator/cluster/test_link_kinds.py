@@ -9,14 +9,23 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.cluster import Cluster, cluster_files, link_keys, link_kinds, load_cluster
+from emuchain.emulator.cluster import (
+    Cluster,
+    Fpga,
+    board_keys,
+    cluster_files,
+    link_keys,
+    link_kinds,
+    load_cluster,
+)
 from emuchain.emulator.common import InputError
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 
 
 def of_links(links: Any, **keys: Any) -> Cluster:
-    return load_cluster({"name": "of links", "boards": [{"type": "u280"}], "links": links, **keys})
+    boards = [{"type": "u280"}]
+    return load_cluster({"name": "of links", "boards": boards, "links": links, **keys})
 
 
 def test_the_kinds() -> None:
@@ -134,3 +143,53 @@ def test_both_clocks_take_a_kind() -> None:
         emuchain.train("quick-cifar", cluster, **keys).virtual_time_ps,
     ]
     assert times[0] == times[1]
+
+
+def board_beside(links: dict[str, Any], **keys: Any) -> Fpga:
+    """A U280 of a cluster with these links."""
+    board = of_links({"bandwidth_gbps": 1, "latency_ns": 1, **links}, **keys).board(0)
+    assert isinstance(board, Fpga)
+    return board
+
+
+CORE = {"core_dsp": 3, "core_lut": 4000, "core_ff": 5000, "core_bram": 6}
+
+
+@pytest.mark.parametrize(
+    ("topology", "links"), [("chain", 2), ("ring", 2), ("switch", 1), ("torus", 4)]
+)
+def test_cores_of_links_leave_a_board_less(topology: str, links: int) -> None:
+    alone, beside = board_beside({}), board_beside({"topology": topology, **CORE})
+    for key in ("dsp", "lut", "ff", "bram"):
+        assert getattr(alone, key) - getattr(beside, key) == links * CORE[f"core_{key}"]
+    assert alone.on_chip_memory_bytes - beside.on_chip_memory_bytes == links * 6 * 36 * 128
+    assert alone.budget is not None
+    assert beside.budget == alone.budget.beside(3 * links, 4000 * links, 5000 * links)
+
+
+def test_boards_that_papers_count_have_no_cores() -> None:
+    counted = [{"type": "u280", "multipliers": "one-per-dsp"}]
+    assert board_beside(CORE, boards=counted) == board_beside({}, boards=counted)
+
+
+def test_the_largest_core_of_all_links_counts() -> None:
+    tables = [{"bandwidth_gbps": 1, "latency_ns": 1, **keys} for keys in ({}, CORE)]
+    assert of_links(tables).board(0) == board_beside(CORE)
+
+
+@pytest.mark.parametrize(("key", "has"), [("lut", 1_123_886), ("bram", 1_677), ("dsp", 9_014)])
+def test_cores_that_leave_nothing_are_refused(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str], key: str, has: int
+) -> None:
+    with pytest.raises(InputError) as error:
+        board_beside({f"core_{key}": has // 2 + 1})
+    assert f"boards[0]: `links.core_{key}` leaves nothing" in one_line(error)
+
+
+def test_all_serial_channels_of_a_520n_take_what_its_board_package_says() -> None:
+    """Of b_eff's interface, 469,340 LUTs, 938,680 FFs and 2,768 block RAMs; without channels
+    455,240, 910,480 and 2,627.
+    """
+    core, shell = link_keys("serial"), board_keys("520n")
+    whole = {key: shell[f"shell_{key}"] + 2 * core[f"core_{key}"] for key in ("lut", "ff", "bram")}
+    assert whole == {"lut": 469_340, "ff": 938_680, "bram": pytest.approx(2_768, abs=1)}

@@ -233,4 +233,5 @@ def test_a_plan_without_memory_is_not_limited_by_its_buffers(devices: int) -> No
         for memory in ("ignored", "modelled")
     )
     assert fullest(ignored)["lut"] > 1 >= fullest(modelled)["lut"]
+    assert ignored.fits_lut and not ignored.short_of_luts  # buffers are left out
     assert ignored.timing.interval_ps <= modelled.timing.interval_ps
