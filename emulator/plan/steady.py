@@ -77,29 +77,36 @@ def free_run(
                 *(source[lasts] for source in itertools.compress(sources, learn)),
             ]
         )
+        # Tables do not wait for gradients of what a device only stores, unless replicas add all up.
+        of_slices = 1 + sum(learn[: len(clock.slices)])
         if exchange_ps:
             own = np.maximum(own, _exchanged_ps(own.max(axis=0).tolist(), exchange_ps[device]))
+            of_slices = len(own)
         takes_ps = [0, *itertools.compress(clock.updates_ps, learn)]
         if timing.cluster.sharing.zero:
             takes_ps = [0] * len(takes_ps)
-        ready.append((own, takes_ps))
+        ready.append((own, takes_ps, of_slices))
     if tied:
-        _exchange_tied(timing, tied, [own for own, _ in ready])
-    for times, (own, takes_ps) in zip(recorded, ready, strict=True):
+        offered = [own[:of_slices].max(axis=0) for own, _, of_slices in ready]
+        _exchange_tied(timing, tied, offered, [own for own, *_ in ready])
+    for times, (own, takes_ps, _) in zip(recorded, ready, strict=True):
         yield Trace(*times, (own + np.array(takes_ps)[:, None]).max(axis=0))
 
 
-def _exchange_tied(timing: Timing, tied: Sequence[TiedWeights], ready: Sequence[Times]) -> None:
-    """Let devices wait for the gradients of tied weights; `ready` has by device when gradients are
+def _exchange_tied(
+    timing: Timing, tied: Sequence[TiedWeights], offered: Sequence[Times], ready: Sequence[Times]
+) -> None:
+    """Let devices wait for the gradients of tied weights.
+
+    By device, `offered` has when its part is there (steps), and `ready` when gradients are
     (sources, steps).
     """
     waits = UpdateWaits(
         len(ready), tied, None, [timing.bursts(device) for device in range(len(ready))]
     )
     for step in range(ready[0].shape[1]):
-        own = [int(times[:, step].max()) for times in ready]
-        for device, own_ps in enumerate(own):
-            for waiting, _, came_ps in waits.add(device, own_ps):
+        for device, times in enumerate(offered):
+            for waiting, _, came_ps in waits.add(device, int(times[step])):
                 ready[waiting][:, step] = np.maximum(ready[waiting][:, step], came_ps)
 
 

@@ -163,11 +163,18 @@ class Chain(Marks):
             yield cycles
 
     def gradients(self, device: int) -> Process:
+        """Tables of tied weights wait for the gradients of slices alone, not for those of blocks
+        that a device stores, unless replicas add all of them up.
+        """
         for number, cycles in enumerate(self.updates(device)):
+            if device not in self.exchanges:
+                yield [mark for mark in cycles if mark[0] != 6]
+                self.happen(("table", device, number))
             yield list(cycles)
             if device in self.exchanges:
                 self.exchanges[device](number)
                 yield [("total", device, number)]
+                self.happen(("table", device, number))
             self.happen(("gradients", device, number))
 
     def update(self, device: int) -> Process:

@@ -139,6 +139,29 @@ def test_same_picoseconds_with_tied_weights(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
+def test_tables_do_not_wait_for_blocks_that_a_device_stores() -> None:
+    """The first board stores weights of the last layer, whose gradients come after its own."""
+    layers: list[dict[str, Any]] = [
+        {"type": "embedding", "features": 7, "name": "table"},
+        {"type": "positions"},
+        {"type": "conv", "channels": 7, "kernel": 1},
+        {"type": "conv", "channels": 7, "kernel": 1},
+        {"type": "conv", "channels": 33, "kernel": 1, "tied": "table"},
+        {"type": "last-step"},
+        {"type": "fc", "features": 40, "bias": False},
+        {"type": "softmax", "vocabulary_parallel": True},
+    ]
+    network = {"name": "drawn", "input": [33, 5, 1], "layers": layers}
+    board = {"name": "b", "clock_mhz": 50, "dsp": 40, "off_chip_gbytes_per_s": 0.02}
+    boards = [{**board, "on_chip_memory_kbit": kbit} for kbit in (4000, 40)]
+    links = [{"bandwidth_gbps": 20, "latency_ns": 0}]
+    cluster = {"name": "drawn", "boards": boards, "links": links}
+    keys = {"devices": 4, "samples": 9, "batch": 2, "epochs": 1, "schedule": "sync"}
+    plan = emuchain.plan(network, cluster, **keys)
+    assert plan.timing.tied and any(block.store_device == 0 for block in plan.timing.blocks)
+    check_rows(Drawn(Case(network, cluster, keys), plan))
+
+
 @hypothesis.given(planned(frozen_chains()))
 @hypothesis.settings(max_examples=120)
 def test_same_picoseconds_with_frozen_layers(drawn: Drawn) -> None:

@@ -142,7 +142,7 @@ def _rows(
     for number, row in itertools.product(
         range(len(chain.mini_batches)), range(chain.maps[head].channels)
     ):
-        needs: list[Mark] = [("gradients", device, number) for device in adds]
+        needs: list[Mark] = [("table", device, number) for device in adds]
         if not begins:
             needs.append(("tied", to, before, head, number, row))
         yield needs
