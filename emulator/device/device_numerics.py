@@ -143,8 +143,11 @@ class DeviceNumerics:
         """
         streams, values = self.streams, Values(span, arrived, self._ports)
         if self.source is not None:
-            images = streams.slices[0].layer.reads.number
-            held = {images: self._rounded("activations", self.source.images(span), images, samples)}
+            first, maps = streams.slices[0].layer, self.source.images(span)
+            images = first.reads.number
+            if not first.operation.looks_up:  # numbers of symbols are no activations
+                maps = self._rounded("activations", maps, images, samples)
+            held = {images: maps}
         else:
             held = {key.number: await values.take(key) for key in streams.arriving}
         for visit, numerics in zip(streams.visits, self.slices, strict=True):
@@ -420,7 +423,7 @@ def numerics_of(
     if not part.layer.has_weights:
         from .slices import AttentionSlice
 
-        return AttentionSlice(part, seed, arena)
+        return AttentionSlice(part, seed, arena, formats)
     if part.layer.vocabulary_parallel:
         from .slices import VocabularySlice
 

@@ -24,12 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
+from ...kernels.attention import Operand
 from ...kernels.conv import Convolving
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
+
+_OPERANDS = 128
+"""Of operands within a layer, what is added to their kind in the keys of their draws."""
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
@@ -120,6 +124,31 @@ class MapFormats:
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
         return _round(maps, out, number, rounding, -1, words, counts)
+
+    def operand(
+        self,
+        kind: Literal["activations", "errors"],
+        tensor: int,
+        first: int,
+        samples: Numbers | None,
+        values: int,
+    ) -> Operand | None:
+        """Return how operands within a layer that makes a tensor are rounded to the format of their
+        kind; None if they are not.
+
+        Their words are from number `first` of each sample on. Of operands that are computed again,
+        no `values` are counted.
+        """
+        number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
+        if number.grid is None:
+            return None
+        if samples is None:
+            even = Rounding.EVEN if rounding is Rounding.STOCHASTIC else rounding
+            return Operand(number.grid, even)
+        stream = PhiloxStream(self.seed, tensor, _OPERANDS + KINDS.index(kind), 0)
+        words = Draws(stream, first, numbers=samples)
+        counts = self.tally.of_kind(kind, values) if values else None
+        return Operand(number.grid, rounding, words, counts)
 
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
         """Return the errors of a layer's inputs, from the first channel on that a slice has,

@@ -311,13 +311,14 @@ def board_number(config: Config) -> NumberFormat:
     return one
 
 
-def in_precision(cluster: Cluster, precision: Precision) -> Cluster:
-    """Return a cluster whose FPGAs multiply in the classes that a run's formats need.
+def in_precision(cluster: Cluster, precision: Precision, *, attends: bool = False) -> Cluster:
+    """Return a cluster whose FPGAs multiply in the classes that a run's formats need, of a network
+    with attention or without.
 
     Raises:
         InputError: multipliers of a board are too narrow.
     """
-    classes = precision.multipliers
+    classes = precision.multipliers_of(attends=attends)
 
     def built(board: Board) -> Board:
         return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
@@ -342,8 +343,8 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
     if config.precision.is_single or not has_numbers:
         return
     for layer in network.layers:
-        if layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel:
-            kind = "a recurrent layer" if layer.operation.recurs else layer.operation.type
+        if layer.operation.recurs or layer.vocabulary_parallel:
+            kind = "a recurrent layer"
             if layer.vocabulary_parallel:
                 kind = "a classifier with `vocabulary_parallel` = true"
             raise InputError(
@@ -360,6 +361,12 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
             f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
             f" {head.operation.tied}, and tied weights are in single precision; should be 'fp32'"
         )
+    for layer in network.layers:
+        if not layer.has_weights and config.precision.accumulate != "fp32":
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
+                " whose engines add in fp32; should be without `accumulate`"
+            )
     if config.precision.accumulate == "int32":
         _check_integers(config, network)
 
