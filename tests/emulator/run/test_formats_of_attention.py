@@ -12,9 +12,11 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
+from emuchain.emulator.mapping.memory import OffChip, memory_streams, slice_memory
+from emuchain.emulator.number import precision_of
 from emuchain.emulator.run import Weights, simulate
 
-from .gpt import MAPPINGS, Table, gpt, vit, written
+from .gpt import MAPPINGS, Table, conv, gpt, vit, written
 
 KEYS: Table = {
     "schedule": "sync",
@@ -196,6 +198,58 @@ def test_symbols_are_no_activations(plan_of: Any, trained: Any, files: dict[str,
     [symbols] = [stream for stream in plan.timing.links[0] if stream.number == 0]
     assert symbols.row_bytes == 4
     assert np.isfinite(trained(plan).history[0].train.mean_loss)
+
+
+def test_bytes_by_hand(plan_of: Any, tmp_path: Path) -> None:
+    """Heads 1 to 3 of four of 8 channels, 16 tokens, behind a link: 72 channels of q, k and v, in
+    MXFP8 in three blocks.
+
+    Act-RAM has them of all tokens, and two numbers in fp32 of each token and head. Off chip, causal
+    tokens see 136 keys in all, with 64 at once 3 times a k and a v of 24 values; EB reads these,
+    and reads and writes as many sums of errors of both in fp32.
+    """
+    layers = [
+        conv(96, "qkv"),
+        {"type": "attention", "heads": 4, "causal": True, "name": "a"},
+        conv(32, "p"),
+        {"type": "softmax"},
+    ]
+    network = written(tmp_path / "n.toml", {"name": "n", "input": [32, 16, 1], "layers": layers})
+    kept, sums = 4 * 2 * 3 * 16, 4 * 4 * 24 * 3
+    expected = {  # path 1, 2, 3 and 4; what lies in Act-RAM; keys and values that are read again
+        "fp32": ([288, 32, 32, 288], 288 * 16 + kept, 4 * 2 * 24 * 3),
+        "bf16": ([144, 32, 16, 288], 144 * 16 + kept, 2 * 2 * 24 * 3),
+        "mxfp8": ([72 + 3, 32, 8 + 1, 288], 75 * 16 + kept, 2 * 24 * 3 + 5),
+        "activations=mxfp8 errors=bf16": ([75, 32, 16, 288], 75 * 16 + kept, 144 + 5),
+    }
+    for precision, (paths, act_ram, again) in expected.items():
+        keys = {"network": network, "cluster": "vc709", "schedule": "sync", "precision": precision}
+        plan = plan_of(**keys, cut="qkv a[:1] | a[1:] p", devices=2, batch=1, samples=1)
+        assert [stream.row_bytes for stream in plan.timing.links[0]] == paths
+        part, storage = plan.mapping.devices[1][0], plan.timing.cluster.storage
+        assert str(part) == "a[1:4] OCP"
+        assert slice_memory(part, 1, storage=storage).act_ram.bytes == act_ram
+        moved = memory_streams(part, OffChip(activations=True), storage)
+        expected_bytes = [act_ram + again, act_ram + again + sums]
+        assert [stream.sample_bytes for stream in moved] == expected_bytes
+
+
+def test_multipliers_of_eb_hold_activations(plan_of: Any, tmp_path: Path) -> None:
+    """Where there is attention, EB multiplies activations, too: by each other and by errors."""
+    precision = precision_of("activations=bf16 weights=fp8 errors=fp8")
+    assert precision.multipliers_of(attends=False) == precision.multipliers
+    assert precision.multipliers == ("half", "fp8", "half")
+    assert precision.multipliers_of(attends=True) == ("half", "half", "half")
+    classes = []
+    for name, heads in (("without", []), ("with", [{"type": "attention", "heads": 2}])):
+        end = {"type": "fc", "features": 3}, {"type": "softmax"}
+        network = {"name": "n", "input": [3, 5, 1], "layers": [conv(6, "qkv"), *heads, *end]}
+        plan = plan_of(
+            network=written(tmp_path / f"{name}.toml", network),
+            **{"cluster": "vc709", "devices": 1, "precision": str(precision)},
+        )
+        classes.append(plan.timing.cluster.board(0).classes)
+    assert classes == [("half", "fp8", "half"), ("half", "half", "half")]
 
 
 @pytest.mark.parametrize("accumulate", ["bf16", "fp16"])
