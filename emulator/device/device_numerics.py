@@ -350,12 +350,15 @@ class DeviceNumerics:
     def squares(self, stored: Sequence[Data], samples: int) -> int:
         """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied
         ones count once.
+
+        They are those that an update takes, before it rounds them to their format.
         """
         gradients = [*stored]
         for numerics in self._trained:
-            own = numerics.gradients(1.0, 0)
+            own = numerics.gradients(1.0, None)
             gradients += own[numerics.part.layer.tied is not None :]  # its weights' are first
-        sums = (squares_sum(np.ascontiguousarray(part), 1 / samples) for part in gradients)
+        share = 1 / (samples * self._loss_scale)
+        sums = (squares_sum(np.ascontiguousarray(part), share) for part in gradients)
         return functools.reduce(added, sums, 0)
 
     def take_gradient_row(self, row: Data) -> list[Data]:

@@ -351,11 +351,6 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
                 f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes"
                 " in single precision; should be 'fp32'"
             )
-    if config.clip_norm is not None:
-        raise InputError(
-            f"`clip_norm` = {config.clip_norm:g}: gradients are clipped in single precision; leave"
-            " `precision` out"
-        )
     for head in network.heads:
         raise InputError(
             f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"

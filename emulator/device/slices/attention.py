@@ -212,7 +212,7 @@ class AttentionSlice(SliceNumerics):
         if self._sharing > 1:
             self._add_shared(errors, dx)
 
-    def gradients(self, scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int | None) -> list[Data]:
         """See `SliceNumerics`."""
         return [other.gradient * np.float32(scale) for other in self._others]
 

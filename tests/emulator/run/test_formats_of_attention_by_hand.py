@@ -9,6 +9,7 @@ loss and the words of Philox are used.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ class Emulation:
                 self.masters[layer.name] = first[:, :, 0, 0].copy()
                 if layer.bias:
                     self.biases[layer.name] = np.zeros(outs, F)
+        self.clip, self.norms = plan.config.clip_norm, list[float]()
         self._round_weights(0)
 
     def _words(self, shape: Any, tensor: int, purpose: int, number: int) -> np.ndarray:
@@ -184,11 +186,22 @@ class Emulation:
                     add_outer(sums[name], dy[name][token], inputs[token])
                 for name in self.biases:
                     bias_sums[name] += dy[name][token]
+        if self.clip is not None:
+            self._clip([*sums.values(), *bias_sums.values()])
         for name, own in self.masters.items():
             self._update(own, sums[name], f"{name}/weight")
         for name, own in self.biases.items():
             self._update(own, bias_sums[name], f"{name}/bias")
         self._round_weights(number)
+
+    def _clip(self, sums: list[np.ndarray]) -> None:
+        """Scale all sums of gradients down, so that the norm of their means is at most `clip`."""
+        means = (total * F(1 / (BATCH * self.scale)) for total in sums)
+        squares = (mean.reshape(-1).astype(np.float64) ** 2 for mean in means)
+        norm = math.sqrt(math.fsum(np.concatenate([*squares])))
+        self.norms.append(norm)
+        for total in sums:
+            total *= F(min(1.0, self.clip / (norm + 1e-6)))
 
     def _update(self, own: np.ndarray, total: np.ndarray, name: str) -> None:
         velocity = self.velocities.setdefault(name, np.zeros_like(own))
@@ -197,8 +210,11 @@ class Emulation:
         own -= RATE * velocity
 
 
+@pytest.mark.parametrize("clip_norm", [None, 0.2])
 @pytest.mark.parametrize("name", FORMS)
-def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+def test_every_weight(
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None
+) -> None:
     precision, activations, others = FORMS[name]
     layers = [
         {"type": "embedding", "features": WIDTH, "name": "wte"},
@@ -214,7 +230,7 @@ def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> N
         "network": written(tmp_path / "t.toml", {**network, "layers": layers}),
         **{"data": "text", "schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH},
         **{"seed": SEED, "test_samples": 1, "precision": precision, "momentum": float(MOMENTUM)},
-        **{"learning_rate": float(RATE), "weight_decay": float(DECAY)},
+        **{"learning_rate": float(RATE), "weight_decay": float(DECAY), "clip_norm": clip_norm},
     }
     plan = plan_of(**keys, devices=3, micro_batch=2)
     data, own = training_data(plan), Emulation(plan, activations, others)
@@ -224,6 +240,7 @@ def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> N
         symbols = data.train_images[chosen].reshape(BATCH, TOKENS).astype(np.int64)
         own.step(step + 1, symbols, data.train_labels[chosen])
     weights = trained(plan).weights
+    assert clip_norm is None or max(own.norms) > clip_norm
     for layer, expected in own.weights.items():
         assert np.array_equal(weights[layer]["weight"][:, :, 0, 0], expected), layer
         if layer in own.biases:
