@@ -20,7 +20,7 @@ from ...comm.exchange import DataParallel, sums_once
 from ...kernels.number import FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
-from ..mapping import cut_channels
+from ..mapping import Cut, cut_channels, cut_of
 from ..network import Network
 from ..number import Precision
 from ..schedule import (
@@ -292,6 +292,9 @@ def _check_collective(parallel: DataParallel) -> None:
         )
 
 
+_OF_WEIGHTS = "weights", "gradients", "master", "states"
+"""What of weights has a format."""
+
 _MOST_PRODUCT, _MOST_SUM = 2**24, 2**31
 """What kernels multiply exactly, and what a sum of 32 bits has to stay below."""
 
@@ -352,10 +355,14 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
                 " in single precision; should be 'fp32'"
             )
     for head in network.heads:
-        raise InputError(
-            f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
-            f" {head.operation.tied}, and tied weights are in single precision; should be 'fp32'"
-        )
+        blocks = [kind for kind in _OF_WEIGHTS if config.precision.format(kind).block]
+        if blocks and cut_of(head) is Cut.OCP:
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
+                f" {head.operation.tied}, and both are cut by outputs, each across the other's"
+                f" blocks of {blocks[0]}; should be a format without blocks, or {head.name} with"
+                " `cut` = 'ICP'"
+            )
     for layer in network.layers:
         if not layer.has_weights and config.precision.accumulate != "fp32":
             raise InputError(

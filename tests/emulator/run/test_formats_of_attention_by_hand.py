@@ -95,7 +95,7 @@ class Emulation:
         self.masters: dict[str, np.ndarray] = {}
         self.biases, self.velocities, self.weights = {}, {}, {}
         for layer in self.layers:
-            if layer.has_weights:
+            if layer.has_weights and layer.tied is None:
                 outs, ins, *_ = layer.weight_shape
                 first = initial_weights(layer, plan.network.start, SEED, range(ins), range(outs))
                 self.masters[layer.name] = first[:, :, 0, 0].copy()
@@ -110,7 +110,9 @@ class Emulation:
 
     def _round_weights(self, update: int) -> None:
         for layer in self.layers:
-            if layer.has_weights:
+            if layer.tied is not None:
+                self.weights["head"] = np.ascontiguousarray(self.weights["wte"].T)
+            elif layer.has_weights:
                 own = self.masters[layer.name]
                 words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
                 if layer.name == "p":  # alone cut by input channels: blocks of outputs
@@ -143,7 +145,7 @@ class Emulation:
 
     def step(self, number: int, symbols: np.ndarray, labels: np.ndarray) -> None:
         """Train a mini-batch: update `number`, from 1."""
-        sums = {name: np.zeros_like(own) for name, own in self.masters.items()}
+        sums = {name: np.zeros_like(own) for name, own in self.weights.items()}
         bias_sums = {name: np.zeros_like(own) for name, own in self.biases.items()}
         for place, (text, label) in enumerate(zip(symbols, labels, strict=True)):
             sample = BATCH * (number - 1) + place
@@ -186,6 +188,8 @@ class Emulation:
                     add_outer(sums[name], dy[name][token], inputs[token])
                 for name in self.biases:
                     bias_sums[name] += dy[name][token]
+        if "head" not in self.masters:
+            sums["wte"] += sums.pop("head").T
         if self.clip is not None:
             self._clip([*sums.values(), *bias_sums.values()])
         for name, own in self.masters.items():
@@ -210,10 +214,10 @@ class Emulation:
         own -= RATE * velocity
 
 
-@pytest.mark.parametrize("clip_norm", [None, 0.2])
+@pytest.mark.parametrize(("clip_norm", "tied"), [(None, False), (0.2, False), (0.2, True)])
 @pytest.mark.parametrize("name", FORMS)
 def test_every_weight(
-    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None, tied: bool
 ) -> None:
     precision, activations, others = FORMS[name]
     layers = [
@@ -222,7 +226,7 @@ def test_every_weight(
         {"type": "attention", "heads": HEADS, "causal": True, "name": "a"},
         conv(WIDTH, "p"),
         {"type": "add", "from": ["p", "wte"], "name": "x"},
-        conv("symbols", "head", bias=False),
+        conv("symbols", "head", bias=False, **({"tied": "wte", "cut": "ICP"} if tied else {})),
         {"type": "softmax"},
     ]
     network: Table = {"name": "t", "symbols": 28, "input": ["symbols", TOKENS, 1]}
