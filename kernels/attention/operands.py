@@ -9,6 +9,7 @@ element on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +88,8 @@ class Operand:
         return Narrow(way, blocks, limits_of(element, self.rounding), source, numbers, counts)
 
 
+@functools.cache
 def whole() -> Narrow:
-    """Return what leaves operands as they are."""
+    """Return what leaves operands as they are; kernels write nothing to it."""
     none = np.zeros(2, np.int64)
     return Narrow(WHOLE, _NO_BLOCKS, _NO_LIMITS, one_threshold(0), none, none)
