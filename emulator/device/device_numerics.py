@@ -143,8 +143,11 @@ class DeviceNumerics:
         """
         streams, values = self.streams, Values(span, arrived, self._ports)
         if self.source is not None:
-            images = streams.slices[0].layer.reads.number
-            held = {images: self._rounded("activations", self.source.images(span), images, samples)}
+            first, maps = streams.slices[0].layer, self.source.images(span)
+            images = first.reads.number
+            if not first.operation.looks_up:  # numbers of symbols are no activations
+                maps = self._rounded("activations", maps, images, samples)
+            held = {images: maps}
         else:
             held = {key.number: await values.take(key) for key in streams.arriving}
         for visit, numerics in zip(streams.visits, self.slices, strict=True):
@@ -347,12 +350,15 @@ class DeviceNumerics:
     def squares(self, stored: Sequence[Data], samples: int) -> int:
         """Return the exact sum of the squares of all gradients, each the mean over `samples`; tied
         ones count once.
+
+        They are those that an update takes, before it rounds them to their format.
         """
         gradients = [*stored]
         for numerics in self._trained:
-            own = numerics.gradients(1.0, 0)
+            own = numerics.gradients(1.0, None)
             gradients += own[numerics.part.layer.tied is not None :]  # its weights' are first
-        sums = (squares_sum(np.ascontiguousarray(part), 1 / samples) for part in gradients)
+        share = 1 / (samples * self._loss_scale)
+        sums = (squares_sum(np.ascontiguousarray(part), share) for part in gradients)
         return functools.reduce(added, sums, 0)
 
     def take_gradient_row(self, row: Data) -> list[Data]:
@@ -441,7 +447,7 @@ def numerics_of(
     if not part.layer.has_weights:
         from .slices import AttentionSlice
 
-        return AttentionSlice(part, seed, arena)
+        return AttentionSlice(part, seed, arena, formats)
     if part.layer.vocabulary_parallel:
         from .slices import VocabularySlice
 

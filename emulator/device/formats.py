@@ -8,7 +8,9 @@ tensor, and of the sample or update. So no rounding depends on how the network i
 
 Blocks of maps are of channels of a pixel, from channel 0 on; those of weights lie along the
 dimension in which the layer is not cut, so that each slice has whole ones: output channels under
-ICP, and under OCP the inputs and taps of an output channel.
+ICP, and under OCP the inputs and taps of an output channel. Tied weights are one table, which both
+ends round alike: in blocks of a feature's symbols, with the words of the embedding. The embedding
+counts it.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
+from ...kernels.attention import Operand
 from ...kernels.conv import Convolving
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
+
+_OPERANDS = 128
+"""Of operands within a layer, what is added to their kind in the keys of their draws."""
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
@@ -125,6 +131,31 @@ class MapFormats:
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
         return _round(maps, out, number, rounding, -1, words, counts)
 
+    def operand(
+        self,
+        kind: Literal["activations", "errors"],
+        tensor: int,
+        first: int,
+        samples: Numbers | None,
+        values: int,
+    ) -> Operand | None:
+        """Return how operands within a layer that makes a tensor are rounded to the format of their
+        kind; None if they are not.
+
+        Their words are from number `first` of each sample on. Of operands that are computed again,
+        no `values` are counted.
+        """
+        number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
+        if number.grid is None:
+            return None
+        if samples is None:
+            even = Rounding.EVEN if rounding is Rounding.STOCHASTIC else rounding
+            return Operand(number.grid, even)
+        stream = PhiloxStream(self.seed, tensor, _OPERANDS + KINDS.index(kind), 0)
+        words = Draws(stream, first, numbers=samples)
+        counts = self.tally.of_kind(kind, values) if values else None
+        return Operand(number.grid, rounding, words, counts)
+
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
         """Return the errors of a layer's inputs, from the first channel on that a slice has,
         rounded by that slice.
@@ -179,6 +210,11 @@ class WeightFormats:
     def shape(self) -> tuple[int, ...]:
         """The shape of the slice's weights."""
         return len(self.part.out_channels), len(self.part.weight_inputs), *self.part.layer.kernel
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether updates count here what they round; of tied weights, the embedding's do."""
+        return self.part.layer.tied is None
 
     @functools.cached_property
     def runs(self) -> list[slice]:
@@ -236,7 +272,9 @@ class WeightFormats:
         """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and
         do not count.
         """
-        counts = self.formats.tally.of_kind(kind, math.prod(self.shape)) if update else None
+        counts = None
+        if update and self.counts_updates:
+            counts = self.formats.tally.of_kind(kind, math.prod(self.shape))
         form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
         _round(packed.reshape(-1, line), out.reshape(-1, line), *form, -1, None, counts)
 
@@ -249,19 +287,28 @@ class WeightFormats:
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
+        tied = self.part.layer.tied
+        index = self.part.layer.index if tied is None else tied.index
         # All else of an update is the same in all replicas.
         replica = self.formats.replica if kind == "gradients" else 0
         stream = PhiloxStream(
             self.formats.seed,
-            self.part.layer.index,
+            index,
             KINDS.index(kind) + place,
             update | replica << _UPDATE_BITS,
         )
-        # By the place among the weights of the whole layer, whatever part of it is here.
-        words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
-        # Rounding of the first weights belongs to no update, and is not counted.
-        counts = self.formats.tally.of_kind(kind, rows.size) if update else None
         form = precision.format(kind), precision.rounding_of(kind)
+        # Rounding of the first weights belongs to no update, and is not counted.
+        counts = None
+        if update and self.counts_updates:
+            counts = self.formats.tally.of_kind(kind, rows.size)
+        # By the place among the weights of the whole layer, whatever part of it is here.
+        if tied is not None:
+            table, symbols = np.ascontiguousarray(rows.T), self.part.layer.channels
+            words = Draws(stream, first_input * symbols + output, symbols)
+            rows[...] = _round(table, table, *form, -1, words, counts).T
+            return
+        words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
         _round(rows, rows, *form, 0 if is_icp else -1, words, counts)
 
 
@@ -285,6 +332,8 @@ class ParameterFormats:
 
     def moved(self, before: Data, after: Data) -> None:
         """Count what an update has left as it was, of packed weights."""
+        if not self.of_weights.counts_updates:
+            return
         for earlier, later in self._changed(before, after):
             self.of_weights.formats.tally.update(later.size, count_unmoved(earlier, later))
 

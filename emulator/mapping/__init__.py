@@ -46,7 +46,7 @@ from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import ShedBounds, SliceNeeds, WeightBanks, shed, slice_needs
-from .slices import Cut, Mapping, Slice, cut_channels, imbalance, inputs_before
+from .slices import Cut, Mapping, Slice, cut_channels, cut_of, imbalance, inputs_before
 from .traffic import (
     Crossing,
     DataPath,
@@ -110,6 +110,7 @@ __all__ = [
     "coarse_shares",
     "cut_channels",
     "cut_layers",
+    "cut_of",
     "engines_in_turn",
     "first_own",
     "gradient_values",

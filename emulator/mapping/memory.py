@@ -46,7 +46,8 @@ An embedding reads the weights of the symbols that come, in FP, and reads and wr
 in PG: one row of weights for each row of inputs.
 
 Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows
-that it sees, and errors of these are read and written in EB.
+that it sees, and errors of these, which are sums, are read and written in EB. Its two numbers for
+each row and head are kept in the format of sums. Numbers of symbols take 4 bytes in any format.
 
 Weights are read once a sample where the slice's activations are on chip: an engine then goes
 through the whole map, one output channel after the other, as with balanced parameters
@@ -203,7 +204,7 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
         of_sample = _input_lines(part)
         row = dataclasses.replace(of_sample, count=of_sample.count // layer.engine_view.in_rows)
         inputs, error_buffer = (
-            line_memory(row, storage.activations),
+            line_memory(row, _inputs_in(layer, storage)),
             line_memory(row, storage.errors),
         )
         made = Lines(len(outs), 1, outs.start)
@@ -215,7 +216,7 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
             layer.kernel[0],
             part.in_channels.start,
         )
-        inputs = channel_memories(ins, layer.input[2], storage.activations, begin) * rows
+        inputs = channel_memories(ins, layer.input[2], _inputs_in(layer, storage), begin) * rows
         error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin)
         errors = channel_memories(len(outs), columns, storage.errors, outs.start) * rows
         pab = channel_memories(len(outs), columns, storage.sums, outs.start)
@@ -228,16 +229,22 @@ def _input_lines(part: Slice, samples: int = 1) -> Lines:
     return Lines(part.held_inputs, rows * columns * samples, part.in_channels.start)
 
 
+def _inputs_in(layer: Layer, storage: Storage) -> NumberFormat:
+    """Return the format of a layer's inputs: numbers of symbols are whole, and in no run's format."""
+    return FP32 if layer.operation.looks_up else storage.activations
+
+
 def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
     """Return what a slice keeps of samples in flight for the backward pass."""
-    lines, number, act_ram = _input_lines(part, in_flight), storage.activations, Buffer()
+    lines, number = _input_lines(part, in_flight), _inputs_in(part.layer, storage)
+    act_ram = Buffer()
     if keeps_inputs(part.layer):
         if part.layer.operation.one_memory:
             act_ram = line_memory(lines, number)
         else:
             act_ram = channel_memories(lines.length, lines.count, number, lines.begin)
     if part.kept_values and not part.layer.makes.fixed:
-        act_ram += memories(1, part.kept_values * in_flight, number)
+        act_ram += memories(1, part.kept_values * in_flight, storage.sums)
     return sum((line_memory(kept) for kept in _sfu_lines(part, in_flight)), act_ram)
 
 
@@ -326,10 +333,14 @@ def memory_streams(
     view = part.layer.engine_view
     operation = part.layer.operation
     activations = off_chip.activations * activation_bytes(part, storage)
-    fp_again, eb_again = (
-        off_chip.activations * storage.activations.bytes_of(part.channels * values)
-        for values in operation.reread(part.layer.input, part.layer.rows_at_once)
+    again = operation.reread(part.layer.input, part.layer.rows_at_once)
+    fp_again, eb_again, sums = (
+        off_chip.activations * number.bytes_of(part.channels * values)
+        for values, number in zip(
+            again, (storage.activations, storage.activations, storage.sums), strict=True
+        )
     )
+    eb_again += sums
 
     def of(phase: Phase, rows: int, number: NumberFormat, more: int) -> MemoryStream:
         each_row = off_chip.activations or (operation.recurs and phase is not Phase.PG)
@@ -362,9 +373,10 @@ def block_rows(part: Slice, off_chip: OffChip) -> int:
 
 def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample that a slice keeps for the backward pass."""
-    number, layer = storage.activations, part.layer
-    kept = number.bytes_of(part.kept_values) if part.kept_values and not layer.makes.fixed else 0
-    inputs = _input_lines(part).bytes_in(number) if keeps_inputs(layer) else 0
+    layer, kept = part.layer, 0
+    if part.kept_values and not layer.makes.fixed:
+        kept = storage.sums.bytes_of(part.kept_values)
+    inputs = _input_lines(part).bytes_in(_inputs_in(layer, storage)) if keeps_inputs(layer) else 0
     return inputs + kept + sum(lines.bytes_in(FP32) for lines in _sfu_lines(part))
 
 

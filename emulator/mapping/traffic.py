@@ -247,8 +247,10 @@ def streams_between(
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
     begins = dict.fromkeys(carried, 0)
     partial: Shape | None = None
+    formats = dict.fromkeys(carried, activations)
     if layer.operation.looks_up:
         carried[layer.reads.number] = 1, *layer.input[1:]
+        formats[layer.reads.number] = FP32  # the number of a symbol, whatever activations are in
     if left.index == layer.index:
         _, rows, columns = layer.input
         begun = layer.channels if right.cut is Cut.ICP else right.out_channels.start
@@ -259,7 +261,7 @@ def streams_between(
             begins[layer.reads.number] = before = inputs_before(layer, right.begin)
             carried[layer.reads.number] = layer.input[0] - before, rows, columns
     crossing = [
-        Stream(DataPath.ACTIVATIONS, tensor, *shape, activations, begins[tensor])
+        Stream(DataPath.ACTIVATIONS, tensor, *shape, formats[tensor], begins[tensor])
         for tensor, shape in carried.items()
     ]
     if partial is not None:

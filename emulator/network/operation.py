@@ -268,13 +268,13 @@ class LayerOperation(Operation):
         """Return the same of EB."""
         return self.taps(shape, with_inputs=with_inputs)
 
-    def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
-        """Return the values of a piece and a sample that FP and EB move, beside inputs, where these
-        are off chip.
+    def reread(self, shape: Shape, rows_at_once: int = 1) -> Reread:
+        """Return what of a piece and a sample FP and EB move, beside inputs, where these are off
+        chip.
 
         They move what a row needs once for `rows_at_once` rows.
         """
-        return 0, 0
+        return Reread()
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """Return what of a sample is not done by its engines, but as in a special function unit."""
@@ -374,6 +374,14 @@ def rows_reaching(rows_in: int, rows_out: int, kernel: int, stride: int, pad: in
     """
     last = (np.arange(rows_in) + pad) // stride
     return np.clip(last, 0, rows_out - 1)
+
+
+class Reread(NamedTuple):
+    """Values that FP reads again off chip, those that EB does, and sums that EB reads and writes."""
+
+    fp: int = 0
+    eb: int = 0
+    sums: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,10 @@ depend on how its network is cut.
 | master | the weights that updates change, from which those of FP and EB are rounded |
 | states | what updates remember: velocities and moments |
 
+Within attention, shares and errors of scores are operands of products: they are rounded as
+activations and errors are. What softmax computes stays in single precision, and so do its
+statistics, and the products of errors and values, which are sums.
+
 `accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed
 point.
 
@@ -229,10 +233,17 @@ class Precision:
         """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds
         both its operands.
         """
+        return self.multipliers_of(attends=False)
+
+    def multipliers_of(self, *, attends: bool) -> tuple[str, str, str]:
+        """Return the same of a network with attention or without: of attention, EB multiplies
+        activations, too, by each other and by errors.
+        """
         activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
+        back = joint_class(errors, weights)
         return (
             joint_class(activations, weights),
-            joint_class(errors, weights),
+            joint_class(back, activations) if attends else back,
             joint_class(activations, errors),
         )
 

@@ -20,7 +20,7 @@ from ...comm.exchange import DataParallel, sums_once
 from ...kernels.number import FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
-from ..mapping import cut_channels
+from ..mapping import Cut, cut_channels, cut_of
 from ..network import Network
 from ..number import Precision
 from ..schedule import (
@@ -292,6 +292,9 @@ def _check_collective(parallel: DataParallel) -> None:
         )
 
 
+_OF_WEIGHTS = "weights", "gradients", "master", "states"
+"""What of weights has a format."""
+
 _MOST_PRODUCT, _MOST_SUM = 2**24, 2**31
 """What kernels multiply exactly, and what a sum of 32 bits has to stay below."""
 
@@ -311,13 +314,14 @@ def board_number(config: Config) -> NumberFormat:
     return one
 
 
-def in_precision(cluster: Cluster, precision: Precision) -> Cluster:
-    """Return a cluster whose FPGAs multiply in the classes that a run's formats need.
+def in_precision(cluster: Cluster, precision: Precision, *, attends: bool = False) -> Cluster:
+    """Return a cluster whose FPGAs multiply in the classes that a run's formats need, of a network
+    with attention or without.
 
     Raises:
         InputError: multipliers of a board are too narrow.
     """
-    classes = precision.multipliers
+    classes = precision.multipliers_of(attends=attends)
 
     def built(board: Board) -> Board:
         return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
@@ -342,24 +346,29 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
     if config.precision.is_single or not has_numbers:
         return
     for layer in network.layers:
-        if layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel:
-            kind = "a recurrent layer" if layer.operation.recurs else layer.operation.type
+        if layer.operation.recurs or layer.vocabulary_parallel:
+            kind = "a recurrent layer"
             if layer.vocabulary_parallel:
                 kind = "a classifier with `vocabulary_parallel` = true"
             raise InputError(
                 f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes"
                 " in single precision; should be 'fp32'"
             )
-    if config.clip_norm is not None:
-        raise InputError(
-            f"`clip_norm` = {config.clip_norm:g}: gradients are clipped in single precision; leave"
-            " `precision` out"
-        )
     for head in network.heads:
-        raise InputError(
-            f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
-            f" {head.operation.tied}, and tied weights are in single precision; should be 'fp32'"
-        )
+        blocks = [kind for kind in _OF_WEIGHTS if config.precision.format(kind).block]
+        if blocks and cut_of(head) is Cut.OCP:
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
+                f" {head.operation.tied}, and both are cut by outputs, each across the other's"
+                f" blocks of {blocks[0]}; should be a format without blocks, or {head.name} with"
+                " `cut` = 'ICP'"
+            )
+    for layer in network.layers:
+        if not layer.has_weights and config.precision.accumulate != "fp32":
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
+                " whose engines add in fp32; should be without `accumulate`"
+            )
     if config.precision.accumulate == "int32":
         _check_integers(config, network)
 

@@ -13,8 +13,11 @@ this order:
 so no bit depends on how many masked keys are computed or left out, on how rows are cut into calls
 and blocks, on which heads are computed together, or on the form of the micro-kernel. All this holds
 for finite numbers.
+
+Operands may be rounded to a format (`operands.py`).
 """
 
 from .attention import Attention, backward, forward, warm
+from .operands import Operand
 
-__all__ = ["Attention", "backward", "forward", "warm"]
+__all__ = ["Attention", "Operand", "backward", "forward", "warm"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import new
+from .operands import Narrow, Operand, whole
 
 BLOCK = 64  # queries at a time: their scores stay in the second-level cache
 _LINE = 16  # floats of a cache line, and of the widest vector
@@ -128,6 +129,10 @@ class Attention:
     `kept` (n, heads, rows, rows), by which dropout multiplies what a row (axis 2) has of each
     other, is 0 or 1 / (1 - rate).
 
+    Operands may be rounded: `shares`, what a row has of the values of each other, times `kept`, the
+    same in both sweeps; and `score_errors`, those of the scaled products of q and k. What softmax
+    computes, and all sums, stay in fp32; neither depends on how rows are cut into calls.
+
     Raises:
         ValueError: a size is below 1, or the scale is not above 0.
     """
@@ -157,6 +162,7 @@ class Attention:
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        shares: Operand | None = None,
     ) -> None:
         """Write some rows of the outputs of `x` to `y`, and of the statistics, in place; without
         `rows`, all.
@@ -168,7 +174,7 @@ class Attention:
         """
         shape = self._shape(x, rows)
         maps = _maps(x, self._inputs(x), "x"), _maps(y, (*x.shape[:2], self.channels), "y")
-        self._run(_heads.forward, shape, maps, statistics, lengths, kept)
+        self._run(_heads.forward, shape, maps, statistics, lengths, kept, (shares,))
 
     def backward(
         self,
@@ -180,6 +186,8 @@ class Attention:
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        shares: Operand | None = None,
+        score_errors: Operand | None = None,
     ) -> None:
         """Write the errors of the inputs to `dx` (as x) for those of some rows of the outputs, in
         place.
@@ -199,7 +207,8 @@ class Attention:
             _maps(dy, outputs, "dy"),
             _maps(dx, self._inputs(x), "dx"),
         )
-        self._run(_heads.backward, shape, maps, statistics, lengths, kept)
+        roundings = shares, score_errors
+        self._run(_heads.backward, shape, maps, statistics, lengths, kept, roundings)
 
     def statistics_shape(self, samples: int, rows: int) -> tuple[int, int, int, int]:
         """Return the shape of the statistics for this number of samples and rows."""
@@ -226,6 +235,7 @@ class Attention:
         statistics: Floats,
         lengths: Lengths | None,
         kept: Floats | None,
+        roundings: tuple[Operand | None, ...],
     ) -> None:
         own = _whole(statistics, (shape.samples, self.heads, 2, shape.rows), "statistics")
         keys = _EVERY if lengths is None else self._keys(shape, lengths)
@@ -240,7 +250,8 @@ class Attention:
             )
             scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
             tables = np.empty(table_size(shape.rows, self.size), np.int64)
-            kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables)
+            narrow = (_narrow(operand, shape) for operand in roundings)
+            kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables, *narrow)
 
     def _keys(self, shape: Shape, lengths: Lengths) -> NDArray[np.int64]:
         if self.causal:
@@ -253,6 +264,10 @@ class Attention:
                 " needed, one a sample"
             )
         return np.require(given, np.int64, ["C", "A", "W"])
+
+
+def _narrow(operand: Operand | None, shape: Shape) -> Narrow:
+    return whole() if operand is None else operand.narrow(shape.samples, shape.heads, shape.rows)
 
 
 def _maps(array: Floats, shape: tuple[int, ...], name: str) -> Maps:
@@ -277,7 +292,7 @@ def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
 
 
 def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floats]:
-    """Return (y, statistics), new arrays; `masks` are `lengths` and `kept`. See
+    """Return (y, statistics), new arrays; `masks` are `lengths`, `kept` and `shares`. See
     `Attention.forward`.
     """
     y, statistics = (
@@ -291,7 +306,9 @@ def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floa
 def backward(
     x: Floats, statistics: Floats, dy: Floats, attention: Attention, **masks: Any
 ) -> Floats:
-    """Return dx, a new array; `masks` are `lengths` and `kept`. See `Attention.backward`."""
+    """Return dx, a new array; `masks` are `lengths`, `kept`, `shares` and `score_errors`. See
+    `Attention.backward`.
+    """
     dx = new(*x.shape)
     attention.backward(x, statistics, dy, dx, **masks)
     return dx

@@ -27,7 +27,11 @@ import numpy as np
 from ..conv.layout import SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, clear, copy
+from ..quantise.loops import round_columns, round_rows
+from ..quantise.philox import DRAWN, Source
+from ..quantise.rounding import Blocks
 from .attention import BLOCK, Work
+from .operands import BY_BLOCK, WHOLE
 from .products import (
     PANEL,
     PART,
@@ -44,7 +48,7 @@ from .products import (
     pack_rows,
     score,
 )
-from .softmax import Scores, finish, multiply, score_errors, softmax
+from .softmax import Scores, finish, multiply, normalise, score_errors, softmax
 
 
 @compiled
@@ -89,18 +93,71 @@ def _pack_descending(block: Any, rows: Any, size: Any, out: Any) -> None:
 
 
 @compiled
+def _clear_unseen(block: Any, numbers: Any) -> None:
+    """Set to +0 what no query of a block computes: lanes behind it, and keys that a part does not
+    see.
+    """
+    keys = keys_of(block, block.count - 1)
+    for part in range(0, block.count, PART):
+        for key in range(keys_of(block, part), keys):
+            clear(numbers + FLOAT_BYTES * (BLOCK * key + part), PART)
+    for key in range(keys):
+        clear(numbers + FLOAT_BYTES * (BLOCK * key + block.count), BLOCK - block.count)
+
+
+@compiled
+def _round(block: Any, narrow: Any, element: Any, sample: Any, memory: Any, place: Any) -> None:
+    """Round a block's numbers, from number `place` of the memory on; `element` is that of its first
+    query and key 0.
+    """
+    begin = (place - memory.ctypes.data) // FLOAT_BYTES
+    keys = keys_of(block, block.count - 1)
+    _clear_unseen(block, place)
+    bits = memory.view(np.uint32)[begin : begin + BLOCK * keys]
+    own, words = narrow.source, np.empty(1, np.uint32)
+    numbers = narrow.numbers[sample : sample + 1] if own.kind == DRAWN else narrow.numbers
+    row = BLOCK if own.kind == DRAWN else bits.size
+    source = Source(own.kind, row, own.first + element, own.step, own.tensor, own.key)
+    limits, counts = narrow.limits, narrow.counts
+    if narrow.way == BY_BLOCK:
+        form = narrow.blocks
+        blocks = Blocks(form.size, keys, BLOCK, form.rises, form.largest)
+        round_columns(bits, bits, True, blocks, limits, source, words, numbers, counts)
+    else:
+        round_rows(bits, bits, True, limits, source, words, numbers, counts)
+
+
+@compiled
 def forward_block(
-    block: Any, size: Any, queries: Any, keys: Any, out: Any, drops: Any, work: Any, tables: Any
+    block: Any,
+    size: Any,
+    queries: Any,
+    keys: Any,
+    out: Any,
+    drops: Any,
+    work: Any,
+    tables: Any,
+    shares: Any,
+    element: Any,
+    sample: Any,
+    memory: Any,
 ) -> None:
     """Set the outputs of a block's queries, and their `top` and `inverse`."""
     pack_queries(block, queries, size, work.queries)
     score(block, tables, work.queries, keys, size, work.scores)
     for part in range(0, block.count, PART):
         softmax(_scores(block, work, part))
+        if shares.way != WHOLE:
+            normalise(_scores(block, work, part))
     if drops:
         _keep(block, work.scores, work.kept)
+    if shares.way != WHOLE:
+        _round(block, shares, element, sample, memory, work.scores)
     over_keys(block, tables, work.scores, Sums(work.rows, work.key_rows, block.keys, size))
-    finish(work.rows, block.count, size, work.inverse, 1, out)
+    if shares.way != WHOLE:
+        finish(work.rows, block.count, size, work.one, 0, out)
+    else:
+        finish(work.rows, block.count, size, work.inverse, 1, out)
 
 
 @compiled
@@ -116,6 +173,11 @@ def backward_block(
     work: Any,
     tables: Any,
     fresh: Any,
+    shares: Any,
+    score_rounding: Any,
+    element: Any,
+    sample: Any,
+    memory: Any,
 ) -> None:
     """Set the errors of a block's queries, and add to those of the keys and values."""
     pack_queries(block, queries, size, work.queries)
@@ -126,6 +188,8 @@ def backward_block(
         _keep(block, work.errors, work.kept)
     for part in range(0, block.count, PART):
         score_errors(_scores(block, work, part), work.errors + FLOAT_BYTES * part)
+    if score_rounding.way != WHOLE:
+        _round(block, score_rounding, element, sample, memory, work.errors)
     over_keys(block, tables, work.errors, Sums(work.rows, work.key_rows, block.keys, size))
     finish(work.rows, block.count, size, work.one, 0, out)
     _pack_descending(block, queries, size, work.query_rows)
@@ -135,6 +199,8 @@ def backward_block(
     )
     if drops:
         _keep(block, work.scores, work.kept)
+    if shares.way != WHOLE:
+        _round(block, shares, element, sample, memory, work.scores)
     over_queries(
         block,
         tables,
@@ -208,8 +274,9 @@ def forward(
     places: Any,
     scale: Any,
     tables: Any,
+    shares: Any,
 ) -> None:
-    """Set outputs and statistics of some rows."""
+    """Set outputs and statistics of some rows; `shares` says how operands of values are rounded."""
     work, size = _work(memory, places, scale), shape.size
     pitch = x.row if shape.rows <= _FEW else size
     numbers = fill_tables(tables, pitch)
@@ -236,9 +303,10 @@ def forward(
                     own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
                     turn_kept(block, own, shape.rows, work.kept)
                 if count:
-                    forward_block(
-                        block, size, _after(q, first), keys, out, kept != 0, work, numbers
-                    )
+                    element = head * shape.rows * shape.rows + first
+                    rounds = shares, element, sample, memory
+                    own_rows = _after(q, first), keys, out
+                    forward_block(block, size, *own_rows, kept != 0, work, numbers, *rounds)
                 else:
                     clear(work.top, BLOCK)
                     clear(work.inverse, BLOCK)
@@ -260,9 +328,13 @@ def backward(
     places: Any,
     scale: Any,
     tables: Any,
+    shares: Any,
+    score_rounding: Any,
 ) -> None:
     """Set the errors of some rows' queries, and add to those of keys and values; with the last
     rows, from +0.
+
+    `shares` and `score_rounding` say how shares and errors of scores are rounded.
     """
     work, size = _work(memory, places, scale), shape.size
     pitch = x.row if shape.rows <= _FEW else size
@@ -301,7 +373,9 @@ def backward(
                 copy(work.top, top + FLOAT_BYTES * first, block.count)
                 copy(work.inverse, inverse + FLOAT_BYTES * first, block.count)
                 own_rows = _after(q, first), keys, values, _after(errors, first), _after(dq, first)
-                backward_block(block, size, *own_rows, kept != 0, work, numbers, fresh)
+                element = head * shape.rows * shape.rows + first
+                rounds = shares, score_rounding, element, sample, memory
+                backward_block(block, size, *own_rows, kept != 0, work, numbers, fresh, *rounds)
                 fresh, last = False, first
             finish(work.key_errors, count, size, work.one, 0, dk)
             finish(work.value_errors, count, size, work.one, 0, dv)

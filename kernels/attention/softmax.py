@@ -15,6 +15,9 @@ Backward, with s computed again, and e the products of a query's output errors a
 
 With dropout, the chains over the values take p * kept and P * kept, and e * kept stands for e.
 
+Where operands are narrow, the chains over the values take P * kept rounded, in both sweeps, and
+nothing is multiplied by `inverse` behind them; those of E take E rounded. D and e are as they were.
+
 Arguments are addresses, and counts; nothing is checked here.
 """
 
@@ -194,6 +197,23 @@ def softmax(context: Any, scores: Any) -> Any:
         total = _over(builder, at, _all(builder, 0.0), power)
         _store(top, at.top)
         _store([lanes.all(1.0) / lanes for lanes in total], at.inverse)
+
+    return of_blocks(generate, scores)
+
+
+@intrinsic
+def normalise(context: Any, scores: Any) -> Any:
+    """Turn a part's p into P."""
+
+    def generate(builder: ir.IRBuilder, at: Scores) -> None:
+        inverse = _load(builder, at.inverse)
+
+        def change(key: ir.Value, none: Row) -> Row:
+            row = _load(builder, at.place, key)
+            _store([p * i for p, i in zip(row, inverse, strict=True)], at.place, key)
+            return none
+
+        _loop(builder, index(0), at.keys, [], change)
 
     return of_blocks(generate, scores)
 

@@ -106,7 +106,8 @@ draw alike.
 """
 ROOM = CHUNK + MOST_EXTRA
 
-_ONE, _GIVEN, _DRAWN = range(3)
+_ONE, _GIVEN, DRAWN = range(3)
+"""One threshold for all numbers, given words, or those that a stream draws."""
 _NO_WORDS, _NO_NUMBERS = np.zeros(1, np.uint32), np.zeros(1, np.int64)
 
 
@@ -121,6 +122,11 @@ class Source(NamedTuple):
     step: int
     tensor: int
     key: int
+
+
+def one_threshold(size: int) -> Source:
+    """Return the source of an array of this size whose numbers have one threshold."""
+    return Source(_ONE, size, 0, 0, 0, 0)
 
 
 Sources = tuple[Source, Words, NDArray[np.int64]]
@@ -153,7 +159,7 @@ def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> 
     """
     size = max(1, values.size)
     if rounding is not Rounding.STOCHASTIC:
-        return Source(_ONE, size, 0, 0, 0, 0), _NO_WORDS, _NO_NUMBERS
+        return one_threshold(size), _NO_WORDS, _NO_NUMBERS
     if words is None:
         raise ValueError(
             "numbers that go up by chance need `words`, random ones or those of `Draws`"
@@ -179,7 +185,7 @@ def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> 
     check_elements(first, first + stride * (rows - 1) + row)
     tensor, number, key = words.stream.words_of
     each = np.array([number]) if numbers is None else np.require(numbers, np.int64, ["C", "A", "W"])
-    return Source(_DRAWN, row, first, stride, tensor, key), _NO_WORDS, each
+    return Source(DRAWN, row, first, stride, tensor, key), _NO_WORDS, each
 
 
 @compiled
@@ -192,7 +198,7 @@ def thresholds(place: Any, count: Any, source: Any, words: Any, numbers: Any, he
         given = words[place : place + count]
         for element in range(count):
             held[element] = given[element]
-    if kind != _DRAWN:
+    if kind != DRAWN:
         return 0
     number = place // row
     element = first + number * step + place - number * row

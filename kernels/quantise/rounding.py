@@ -123,7 +123,7 @@ def on_blocks(
     if not values.size:
         return results
     length, apart = values.shape[axis], math.prod(values.shape[axis:][1:])
-    blocks = Blocks(grid.size, length, apart, not grid.floor, _most_held(grid.element))
+    blocks = blocks_of(grid, length, apart)
     drawn = sources(values, rounding, words)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
     in_lines = apart == 1 and drawn[0].row % length == 0
@@ -134,8 +134,10 @@ def on_blocks(
     return results
 
 
-def _most_held(element: FloatGrid) -> int:
-    return bits_of((2 - 2.0**-element.fraction_bits) * 2.0**127)
+def blocks_of(grid: BlockGrid, length: int, apart: int) -> Blocks:
+    """Return the blocks of a grid in lines of `length` elements, each `apart` from the next."""
+    most_held = bits_of((2 - 2.0**-grid.element.fraction_bits) * 2.0**127)
+    return Blocks(grid.size, length, apart, not grid.floor, most_held)
 
 
 def warm() -> None:

@@ -3,23 +3,29 @@ may learn.
 
 Act-RAM holds the slice's queries, keys and values, and two numbers for each row and head; EB
 computes scores again.
+
+In a run's formats, shares, times what dropout keeps, are rounded as activations, the same in FP and
+in EB, and errors of scores as errors: both are operands of products. They are counted for the pairs
+of rows of which one sees the other, shares in FP alone. What softmax computes, and all sums, stay
+in fp32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.attention import Attention
+from ....kernels.attention import Attention, Operand
 from ....kernels.layers.normalisation import dropout_mask
 from ...mapping import Slice
 from ...network import Training
 from ...network.operations.attention import Attention as AttentionOperation
 from ...schedule import SampleSpan
+from ..formats import MapFormats
 from ..memories import ActRam, Arrays
 from .numerics import Data, Lengths, SliceNumerics
 
@@ -32,8 +38,11 @@ _PLACE = 0x7FFFFFFF  # of attention's dropout in the key of its masks: behind al
 class AttentionSlice(SliceNumerics):
     """What a device computes for some heads of an attention layer."""
 
-    def __init__(self, part: Slice, seed: int, arena: Arena) -> None:
+    def __init__(
+        self, part: Slice, seed: int, arena: Arena, formats: MapFormats | None = None
+    ) -> None:
         super().__init__(part, seed, arena)
+        self._formats = formats
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
@@ -82,7 +91,9 @@ class AttentionSlice(SliceNumerics):
         statistics = self._arena.take(self._kernel.statistics_shape(samples, tokens))
         heads = self._by_heads(rows)
         for some, masks in self._masks(samples, tokens, lengths, numbers):
-            self._kernel.forward(heads[some], y[some, :, 0, before:], statistics[some], **masks)
+            shares = self._operand("activations", numbers, some, masks, tokens)
+            out = y[some, :, 0, before:], statistics[some]
+            self._kernel.forward(heads[some], *out, shares=shares, **masks)
         return rows, statistics, y
 
     def _by_heads(self, rows: Data) -> Data:
@@ -139,6 +150,31 @@ class AttentionSlice(SliceNumerics):
             dropout_mask(kept.reshape(1, 1, 1, -1), samples=numbers[some], **key)
             yield some, {"lengths": None if lengths is None else lengths[some], "kept": kept}
 
+    def _operand(
+        self,
+        kind: Literal["activations", "errors"],
+        numbers: Numbers | None,
+        some: slice,
+        masks: Mapping[str, Any],
+        counted_rows: int,
+    ) -> Operand | None:
+        """Return how operands of a kind are rounded, of some samples whose rows are counted, or of
+        which none are (0).
+        """
+        if self._formats is None:
+            return None
+        layer, own = self.part.layer, None if numbers is None else numbers[some]
+        first = self.part.begin * self._sharing * layer.input[1] ** 2
+        pairs = 0
+        if own is not None and self._kernel.causal:
+            pairs = len(own) * counted_rows * (counted_rows + 1) // 2
+        elif own is not None:
+            lengths = masks["lengths"]
+            keys = len(own) * layer.input[1] if lengths is None else int(np.sum(lengths))
+            pairs = counted_rows * keys
+        values = self._kernel.heads * pairs
+        return self._formats.operand(kind, layer.makes.number, first, own, values)
+
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
         return x if self.part.layer.reads_again else x[..., len(self.part.in_channels) :]
@@ -169,11 +205,14 @@ class AttentionSlice(SliceNumerics):
         heads = self._by_heads(rows)
         errors = dx if self._sharing == 1 else self._arena.take(heads.shape)
         for some, masks in self._masks(len(rows), rows.shape[1], lengths, numbers):
-            self._kernel.backward(heads[some], statistics[some], dy[some], errors[some], **masks)
+            shares = self._operand("activations", numbers, some, masks, 0)
+            of_scores = self._operand("errors", numbers, some, masks, rows.shape[1])
+            own = heads[some], statistics[some], dy[some], errors[some]
+            self._kernel.backward(*own, shares=shares, score_errors=of_scores, **masks)
         if self._sharing > 1:
             self._add_shared(errors, dx)
 
-    def gradients(self, scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int | None) -> list[Data]:
         """See `SliceNumerics`."""
         return [other.gradient * np.float32(scale) for other in self._others]
 

@@ -238,11 +238,11 @@ class ConvSlice(SliceNumerics):
         if self._turned is not None:
             self._turned.repeat(keeps=keeps)
 
-    def gradients(self, scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int | None) -> list[Data]:
         """See `SliceNumerics`."""
         self._finish_gradient()
         mean, formats = self._weight.gradient * np.float32(scale), self._weight.formats
-        if formats is not None:
+        if formats is not None and number is not None:
             formats.round("gradients", mean, number)
         own = self._convolution.unpack(mean)[self._among(self._kept)]
         return [own.reshape(-1), *(other.gradient * np.float32(scale) for other in self._others)]

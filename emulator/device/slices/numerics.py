@@ -130,11 +130,12 @@ class SliceNumerics(abc.ABC):
             self.sfu.repeat(keeps=keeps)
 
     @abc.abstractmethod
-    def gradients(self, scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int | None) -> list[Data]:
         """Return the sums of all gradients times `scale`, each in a row: of the channels kept here,
         and of the SFU.
 
-        Those of weights are in the format of gradients of update `number`.
+        Those of weights are in the format of gradients of update `number`; without one, as they
+        are.
         """
 
     @abc.abstractmethod

@@ -515,7 +515,7 @@ class RecurrentSlice(SliceNumerics):
         for weights in self._directions:
             weights.repeat(keeps=keeps)
 
-    def gradients(self, scale: float, number: int) -> list[Data]:
+    def gradients(self, scale: float, number: int | None) -> list[Data]:
         """See `SliceNumerics`; a recurrent layer's weights are all where they are used."""
         own = joined(self.part, [weights.gradients() for weights in self._directions])
         sums = [own.reshape(-1), *(other.gradient for other in self._others)]

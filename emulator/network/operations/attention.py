@@ -15,7 +15,7 @@ import numpy as np
 
 from ...common import Channels, Rate
 from ..onnx_nodes import Export, Form
-from ..operation import Arithmetic, LayerRows, RowLayer
+from ..operation import Arithmetic, LayerRows, Reread, RowLayer
 from ..shape import Shape, shown
 
 
@@ -88,7 +88,7 @@ class Attention(RowLayer):
         of_head = -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
         return self.sharing * of_head
 
-    def reread(self, shape: Shape, rows_at_once: int = 1) -> tuple[int, int]:
+    def reread(self, shape: Shape, rows_at_once: int = 1) -> Reread:
         """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in
         and out.
         """
@@ -96,7 +96,7 @@ class Attention(RowLayer):
         seen = rows * (rows + 1) // 2 if self.causal else rows * rows
         moved = -(-seen // rows_at_once)
         # FP reads k and v. EB reads k, v and the sums of their errors so far, and writes these.
-        return 2 * size * moved, 6 * size * moved
+        return Reread(2 * size * moved, 2 * size * moved, 4 * size * moved)
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """See `LayerOperation`: softmax of the scores, again in EB (FlashAttention).

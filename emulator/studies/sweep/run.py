@@ -396,15 +396,15 @@ def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
     known = set()
     for point in points:
         given, cluster = point.settings.get("precision", "fp32"), point.cluster
-        if cluster is None or (id(cluster), repr(given)) in known:
+        attends = point.network.attends
+        if cluster is None or (id(cluster), repr(given), attends) in known:
             continue
-        known.add((id(cluster), repr(given)))
+        known.add((id(cluster), repr(given), attends))
         if any(isinstance(board, Gpu) for board in cluster.boards):
             continue
         with suppress(InputError, ValueError):  # points that fail say why
-            texts |= dict.fromkeys(
-                multiplier_texts(in_precision(cluster, precision_of(given)).boards)
-            )
+            narrow = in_precision(cluster, precision_of(given), attends=attends)
+            texts |= dict.fromkeys(multiplier_texts(narrow.boards))
     return tuple(texts)
 
 

@@ -21,7 +21,7 @@ NETWORKS = [
     *["char-lstm", "char-gpt", "vit-tiny-cifar"],
 ]
 IN_SINGLE = {"char-lstm", "char-gpt", "vit-tiny-cifar"}
-"""Networks whose layers compute in single precision."""
+"""Networks that are drawn in single precision alone."""
 PLANS, BATCHES = 200, 8
 SHORT = "look-up tables|flip-flops|DSPs|of memory are missing|multipliers|devices"
 """What an error may say is short."""

@@ -284,13 +284,6 @@ def test_maps_are_no_sequence() -> None:
         load_network({"name": "n", "input": [3, 5, 5], "layers": layers})
 
 
-def test_formats_are_refused(files: dict[str, Table], plan_of: Any) -> None:
-    with pytest.raises(
-        InputError, match="attention0 is attention, which computes in single precision"
-    ):
-        plan_of(**files["gpt"], devices=2, precision="bf16")
-
-
 def test_no_dropout_is_a_rate_of_0(
     write: Callable[[Table], str],
     references: dict[str, Weights],

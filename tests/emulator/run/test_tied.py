@@ -356,17 +356,52 @@ def test_one_head_alone() -> None:
         load_network({"name": "n", "input": [28, 5, 1], "layers": layers})
 
 
-def test_formats_and_pairs_are_refused(keys: Table, plan_of: Any, tmp_path: Path) -> None:
+def test_pairs_are_refused() -> None:
     layers = [{"type": "embedding", "features": 6, "name": "wte"}, {"type": "gru", "units": 6}]
     layers += [conv("symbols", "head", tied="wte"), {"type": "softmax"}]
     network = {"name": "n", "symbols": 28, "input": ["symbols", 5, 1], "layers": layers}
-    own = {**KEYS, "network": written(tmp_path / "gru.toml", network)}
     with pytest.raises(InputError, match="head has the weights of wte, and a pair"):
         workload_of(load_network(network), 4)
-    one_layer = [layers[0], {"type": "last-step"}, *layers[2:]]
-    own["network"] = written(tmp_path / "one.toml", {**network, "layers": one_layer})
-    with pytest.raises(InputError, match="tied weights are in single precision"):
-        plan_of(**own, devices=2, precision="bf16")
+
+
+FORMATS: dict[str, str] = {
+    "mxfp8": "mxfp8 loss_scale=64",
+    "by chance": "mxfp4 master=mxint8 states=bf16 rounding=stochastic loss_scale=64",
+    "gradients": "fp8 gradients=q2.10 states=q4.12 rounding=stochastic",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats(tmp_path: Path, plan_of: Any, trained: Any, bits: Any, form: str) -> None:
+    """Both ends round one table, which counts once; a head of 16 channels or more is cut by these."""
+    network = written(tmp_path / "gpt.toml", gpt(18, 1, 3, 16, tied=True))
+    own = {**KEYS, "network": network, "precision": FORMATS[form]}
+    one = trained(plan_of(**own, devices=1, micro_batch=16))
+    for mapping in MAPPINGS:
+        made = trained(plan_of(**{**own, **mapping}))
+        assert bits(made.weights) == bits(one.weights)
+        assert made.history[0].rounded == one.history[0].rounded
+    plan = plan_of(**own, devices=1)
+    weights = sum(layer.weights for layer in plan.network.layers if layer.tied is None)
+    assert one.history[0].rounded["weights_updated"] == 2 * weights
+    table, head = one.weights["wte"]["weight"], one.weights["head"]["weight"]
+    np.testing.assert_array_equal(table[:, :, 0, 0].T, head[:, :, 0, 0])
+    two = bits(trained(plan_of(**own, devices=1, replicas=2)).weights)
+    assert two == bits(trained(plan_of(**own, devices=4, replicas=2, micro_batch=2)).weights)
+
+
+def test_formats_where_both_ends_are_cut_by_outputs(
+    keys: Table, plan_of: Any, trained: Any, bits: Any
+) -> None:
+    """A head of fewer than 16 channels is: numbers are rounded each by itself, blocks are refused."""
+    own = {**keys, "precision": "fp8 rounding=stochastic"}
+    one = bits(trained(plan_of(**own, devices=1)).weights)
+    for mapping in MAPPINGS[:3]:
+        assert bits(trained(plan_of(**{**own, **mapping})).weights) == one
+    with pytest.raises(
+        InputError, match="across the other's blocks of weights; should be a format"
+    ):
+        plan_of(**keys, devices=2, precision="mxfp8")
 
 
 @pytest.mark.sampled(1)

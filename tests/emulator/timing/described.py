@@ -59,6 +59,10 @@ class Formats(NamedTuple):
         return cls(*[Format(*FORMATS[name]) for name in (*narrow, words.get("accumulate", "fp32"))])
 
 
+SYMBOLS = Format(32, 0)
+"""The format of numbers of symbols, whatever a run's are."""
+
+
 def up(count: int, by: int) -> int:
     """Divide and round up."""
     return -(-count // by)

@@ -398,6 +398,20 @@ def attention_chains(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def narrow_attention_chains(draw: st.DrawFn) -> Case:
+    """The same in any formats, its data on chip; maybe with tied weights."""
+    case = draw(st.one_of(attention_chains(), tied_chains()))
+    hypothesis.assume(not {layer["type"] for layer in case.network["layers"]} & {"gru"})
+    network, cluster, keys = case
+    for board in cluster["boards"]:
+        board.pop("off_chip_gbytes_per_s", None)
+    names = st.sampled_from([name for name in FORMATS if name != "int32"])
+    kinds = draw(st.sets(st.sampled_from(["activations", "weights", "errors", "master"])))
+    words = [draw(names), *(f"{kind}={draw(names)}" for kind in sorted(kinds))]
+    return Case(network, cluster, {**keys, "precision": " ".join(words)})
+
+
+@st.composite
 def attention_networks(draw: st.DrawFn) -> Table:
     """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens.
 

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .described import (
+    SYMBOLS,
     VALUE_BYTES,
     Format,
     Formats,
@@ -465,12 +466,17 @@ class Chain(Marks):
             stop for stop in stops if stop > link
         )
 
+    def is_looked_up(self, name: str) -> bool:
+        """Whether a map is the numbers of symbols."""
+        takers = [made for made in self.maps.values() if name in made.sources]
+        return any(made.operation["type"] == "embedding" for made in takers)
+
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if channels := self.passes(name, link):
-                size = made.rows * self.formats.activations.row(
-                    made.columns, made.channels - channels, made.channels
-                )
+                own = SYMBOLS if self.is_looked_up(name) else self.formats.activations
+                begin = made.channels - channels
+                size = made.rows * own.row(made.columns, begin, made.channels)
                 yield (1, link, name), made.rows, size, partial(self.there, name, link)
         for part in self.devices[link]:
             if self.held(part.layer, link + 1):

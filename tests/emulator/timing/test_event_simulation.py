@@ -39,6 +39,7 @@ from .drawn import (
     built_chains,
     chains,
     frozen_chains,
+    narrow_attention_chains,
     narrow_chains,
     replicas,
     tied_chains,
@@ -124,6 +125,12 @@ def test_same_picoseconds_where_multipliers_are_built(drawn: Drawn) -> None:
 @hypothesis.given(planned(attention_chains()))
 @hypothesis.settings(max_examples=80)
 def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(narrow_attention_chains()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_with_attention_in_formats(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

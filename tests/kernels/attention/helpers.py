@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emuchain.kernels.attention import Attention, backward, forward
+from emuchain.kernels.attention import Attention, Operand, backward, forward
 
 F = np.float32
 
@@ -55,10 +55,14 @@ class Case:
             masks["kept"] = np.where(random.random(shape) < 0.25, 0, 1 / 0.75).astype(F)
         return masks
 
-    def run(self) -> list[np.ndarray]:
+    def run(
+        self, shares: Operand | None = None, score_errors: Operand | None = None
+    ) -> list[np.ndarray]:
         """Outputs, statistics, and the errors of the inputs."""
-        y, statistics = forward(self.x, self.attention, **self.masks)
-        return [y, statistics, backward(self.x, statistics, self.dy, self.attention, **self.masks)]
+        masks = {**self.masks, "shares": shares}
+        y, statistics = forward(self.x, self.attention, **masks)
+        back = {**masks, "score_errors": score_errors}
+        return [y, statistics, backward(self.x, statistics, self.dy, self.attention, **back)]
 
 
 CASES = [

@@ -1,0 +1,95 @@
+"""How operands of attention's products are rounded to a format: the shares that queries have of
+values, and the errors of scores.
+
+Blocks run along the keys of a query, from key 0 on. Of stochastic rounding, the word of a head, a
+key and a query is number (head * rows + key) * rows + query of the sample, from the draws' first
+element on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..number import BlockGrid, FloatGrid, Rounding
+from ..quantise.element import Limits, limits_of
+from ..quantise.philox import DRAWN, Draws, Source, check_elements, one_threshold
+from ..quantise.rounding import Blocks, Counts, blocks_of
+
+WHOLE, BY_NUMBER, BY_BLOCK = range(3)
+"""Operands stay as they are, or are rounded number by number, or in blocks along keys."""
+
+
+class Narrow(NamedTuple):
+    """A rounding of operands, as kernels take it; `numbers` are those of the samples, for draws."""
+
+    way: int
+    blocks: Blocks
+    limits: Limits
+    source: Source
+    numbers: NDArray[np.int64]
+    counts: Counts
+
+
+_NO_LIMITS = Limits(0, 0, 0, 0, 0, 0, 0, 0)
+_NO_BLOCKS = Blocks(0, 0, 0, False, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A rounding of operands: to the values of a grid, and by which words, if by chance.
+
+    Args:
+        grid: the format.
+        rounding: how.
+        words: the draws, for stochastic rounding alone: from the element on that the first head has
+            for key 0 and query 0, with the numbers of the samples.
+        counts: two numbers, to which are added: values that went beyond the largest one, and those
+            that became zero.
+
+    Raises:
+        ValueError: numbers go up by chance, and there are no draws, or none with samples' numbers.
+    """
+
+    grid: FloatGrid | BlockGrid
+    rounding: Rounding = Rounding.EVEN
+    words: Draws | None = None
+    counts: Counts | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounding is Rounding.STOCHASTIC and (
+            self.words is None or self.words.numbers is None
+        ):
+            raise ValueError("numbers that go up by chance need draws with the samples' numbers")
+
+    def narrow(self, samples: int, heads: int, rows: int) -> Narrow:
+        """Return it as kernels take it.
+
+        Raises:
+            ValueError: samples have another number of numbers, or heads too many elements.
+        """
+        element = self.grid.element if isinstance(self.grid, BlockGrid) else self.grid
+        blocks = blocks_of(self.grid, 0, 0) if isinstance(self.grid, BlockGrid) else _NO_BLOCKS
+        way = BY_BLOCK if isinstance(self.grid, BlockGrid) else BY_NUMBER
+        source, numbers = one_threshold(0), np.zeros(1, np.int64)
+        if self.rounding is Rounding.STOCHASTIC:
+            assert self.words is not None and self.words.numbers is not None
+            numbers = np.require(self.words.numbers, np.int64, ["C", "A", "W"])
+            if numbers.shape != (samples,):
+                raise ValueError(f"{samples} samples need as many numbers, not {numbers.shape}")
+            check_elements(self.words.first, self.words.first + heads * rows * rows)
+            tensor, _, key = self.words.stream.words_of
+            source = Source(DRAWN, 0, self.words.first, rows, tensor, key)
+        counts = np.zeros(2, np.int64) if self.counts is None else self.counts
+        return Narrow(way, blocks, limits_of(element, self.rounding), source, numbers, counts)
+
+
+@functools.cache
+def whole() -> Narrow:
+    """Return what leaves operands as they are; kernels write nothing to it."""
+    none = np.zeros(2, np.int64)
+    return Narrow(WHOLE, _NO_BLOCKS, _NO_LIMITS, one_threshold(0), none, none)

@@ -1,0 +1,251 @@
+"""A small transformer in narrow formats, trained here number by number, and by the emulator: every
+weight is equal.
+
+Sums are chains of fused multiply-adds in the order of docs/numerics.md; roundings and their places
+are written out here, as docs/numbers.md states them. Of the emulator's kernels, the errors of the
+loss and the words of Philox are used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.device import epoch_order
+from emuchain.emulator.device.memories import initial_weights
+from emuchain.emulator.number import KINDS
+from emuchain.emulator.plan import training_data
+from emuchain.kernels.layers.loss import softmax_cross_entropy
+from emuchain.kernels.quantise import PhiloxStream
+
+from ...kernels.attention import reference
+from ...kernels.recurrent.reference import add_outer, chain
+from .gpt import Table, conv, written
+
+F = np.float32
+WIDTH, HEADS, SIZE, TOKENS, BATCH, STEPS, SEED = 12, 3, 4, 40, 3, 3, 5
+RATE, MOMENTUM, DECAY = F(0.05), F(0.9), F(0.01)
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """Fraction bits, the least exponent, the largest number, and elements of a block with a scale."""
+
+    fraction: int
+    least: int
+    largest: float
+    block: int = 0
+    by_chance: bool = False
+
+    def round(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Round, in blocks along the last axis; `words` are for those by chance."""
+        result = np.empty(values.shape)
+        exact = values.astype(np.float64)
+        for begin in range(0, values.shape[-1], self.block or values.shape[-1]):
+            place = slice(begin, begin + (self.block or values.shape[-1]))
+            scale: Any = 1.0
+            if self.block:
+                most = np.abs(exact[..., place]).max(axis=-1, keepdims=True)
+                most = np.where(most > 0, most, self.largest)
+                scale = 2.0 ** np.ceil(np.log2(most / self.largest))
+            own = exact[..., place] / scale
+            result[..., place] = self._elements(own, words[..., place]) * scale
+        return result.astype(F)
+
+    def _elements(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
+        _, exponents = np.frexp(values)
+        steps = 2.0 ** (np.maximum(exponents - 1, self.least) - self.fraction)
+        counts = np.abs(values) / steps
+        if self.by_chance:
+            whole = np.floor(counts)
+            counts = whole + (words < np.floor((counts - whole) * 2**32))
+        else:
+            counts = np.rint(counts)  # halves to even
+        return np.copysign(np.minimum(counts * steps, self.largest), values)
+
+
+BF16 = Form(7, -126, np.inf)
+E4M3 = Form(3, -6, 448)
+E2M1 = Form(1, 0, 6)
+FORMS: dict[str, tuple[str, Form, Form]] = {
+    "bf16": ("bf16", BF16, BF16),
+    "mxfp8": ("mxfp8", dataclasses.replace(E4M3, block=32), dataclasses.replace(E4M3, block=32)),
+    "fp8 activations alone": ("activations=fp8", E4M3, Form(23, -126, np.inf)),
+    "bf16 by chance": (
+        "bf16 rounding=stochastic",
+        *[dataclasses.replace(BF16, by_chance=True)] * 2,
+    ),
+    "mxfp4 by chance": (
+        "mxfp4 rounding=stochastic loss_scale=16",
+        *[dataclasses.replace(E2M1, block=32, by_chance=True)] * 2,
+    ),
+}
+
+
+class Emulation:
+    """The network and its training."""
+
+    def __init__(self, plan: Any, activations: Form, others: Form) -> None:
+        self.forms = {"activations": activations, "errors": others, "weights": others}
+        self.scale, self.layers = plan.config.precision.loss_scale, plan.network.layers
+        self.masters: dict[str, np.ndarray] = {}
+        self.biases, self.velocities, self.weights = {}, {}, {}
+        for layer in self.layers:
+            if layer.has_weights and layer.tied is None:
+                outs, ins, *_ = layer.weight_shape
+                first = initial_weights(layer, plan.network.start, SEED, range(ins), range(outs))
+                self.masters[layer.name] = first[:, :, 0, 0].copy()
+                if layer.bias:
+                    self.biases[layer.name] = np.zeros(outs, F)
+        self.clip, self.norms = plan.config.clip_norm, list[float]()
+        self._round_weights(0)
+
+    def _words(self, shape: Any, tensor: int, purpose: int, number: int) -> np.ndarray:
+        stream = PhiloxStream(SEED, tensor, purpose, number)
+        return stream.words(0, int(np.prod(shape))).reshape(shape)
+
+    def _round_weights(self, update: int) -> None:
+        for layer in self.layers:
+            if layer.tied is not None:
+                self.weights["head"] = np.ascontiguousarray(self.weights["wte"].T)
+            elif layer.has_weights:
+                own = self.masters[layer.name]
+                words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
+                if layer.name == "p":  # alone cut by input channels: blocks of outputs
+                    made = self.forms["weights"].round(own.T.copy(), words.T.copy()).T
+                else:
+                    made = self.forms["weights"].round(own, words)
+                self.weights[layer.name] = np.ascontiguousarray(made)
+
+    def _map(self, kind: str, values: np.ndarray, tensor: int, sample: int) -> np.ndarray:
+        words = self._words(values.shape, tensor, KINDS.index(kind), sample)
+        return self.forms[kind].round(values, words)
+
+    def _pairs(self, kind: str, head: int, sample: int) -> Any:
+        """How attention's operands are rounded, of what query `t` has of its keys."""
+        purpose = 128 + KINDS.index(kind)
+        every = self._words((HEADS, TOKENS, TOKENS), 3, purpose, sample)  # heads, keys, queries
+        return lambda values, t: self.forms[kind].round(values, every[head, : len(values), t])
+
+    def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
+        weight = np.ascontiguousarray(self.weights[name].T)
+        sums = np.stack([chain(np.zeros(weight.shape[1], F), row, weight) for row in x])
+        return sums + self.biases.get(name, F(0))
+
+    def _errors(self, name: str, dy: np.ndarray, begin: np.ndarray | None = None) -> np.ndarray:
+        weight = np.ascontiguousarray(self.weights[name][::-1])  # outputs descend
+        begin = np.zeros((len(dy), weight.shape[1]), F) if begin is None else begin
+        return np.stack(
+            [chain(start, row[::-1], weight) for start, row in zip(begin, dy, strict=True)]
+        )
+
+    def step(self, number: int, symbols: np.ndarray, labels: np.ndarray) -> None:
+        """Train a mini-batch: update `number`, from 1."""
+        sums = {name: np.zeros_like(own) for name, own in self.weights.items()}
+        bias_sums = {name: np.zeros_like(own) for name, own in self.biases.items()}
+        for place, (text, label) in enumerate(zip(symbols, labels, strict=True)):
+            sample = BATCH * (number - 1) + place
+            x = self._map("activations", self.weights["wte"].T[text], 1, sample)
+            qkv = self._map("activations", self._linear("qkv", x), 2, sample)
+            parts = qkv.reshape(TOKENS, HEADS, 3, SIZE)
+
+            def attention(head: int, dy: np.ndarray, parts: Any = parts, n: int = sample) -> Any:
+                q, k, v = (np.ascontiguousarray(parts[:, head, part]) for part in range(3))
+                ones = np.ones((TOKENS, TOKENS), F)
+                both = self._pairs("activations", head, n), self._pairs("errors", head, n)
+                own = np.ascontiguousarray(dy[:, SIZE * head : SIZE * (head + 1)])
+                key = F(SIZE**-0.5), True, TOKENS, ones
+                return reference.attention(q, k, v, own, *key, *both)
+
+            none = np.zeros((TOKENS, WIDTH), F)
+            mixed = np.concatenate([attention(head, none)[0] for head in range(HEADS)], axis=1)
+            mixed = self._map("activations", mixed, 3, sample)
+            after = self._map("activations", self._linear("p", mixed) + x, 5, sample)
+            logits = self._linear("head", after)
+            _, errors, _ = softmax_cross_entropy(logits, label, 0.0)
+            errors = errors / F(TOKENS) * F(self.scale)
+            dy = {"head": self._map("errors", errors, 6, sample)}
+            of_sum = self._map("errors", self._errors("head", dy["head"]), 5, sample)
+            dy["p"] = self._map("errors", of_sum, 4, sample)
+            of_heads = self._map("errors", self._errors("p", dy["p"]), 3, sample)
+            of_heads = self._map("errors", of_heads, 3, sample)
+            back = np.zeros((TOKENS, HEADS, 3, SIZE), F)
+            for head in range(HEADS):
+                back[:, head] = np.stack(attention(head, of_heads)[2:], axis=1)
+            of_qkv = self._map("errors", back.reshape(TOKENS, -1), 2, sample)
+            dy["qkv"] = self._map("errors", of_qkv, 2, sample)
+            # What the sum and q, k and v read has two readers: its errors are rounded as those of
+            # outputs alone.
+            dy["wte"] = self._map("errors", self._errors("qkv", dy["qkv"], of_sum), 1, sample)
+            read = {"qkv": x, "p": mixed, "head": after}
+            for token in range(TOKENS):
+                sums["wte"][:, text[token]] += dy["wte"][token]
+                for name, inputs in read.items():
+                    add_outer(sums[name], dy[name][token], inputs[token])
+                for name in self.biases:
+                    bias_sums[name] += dy[name][token]
+        if "head" not in self.masters:
+            sums["wte"] += sums.pop("head").T
+        if self.clip is not None:
+            self._clip([*sums.values(), *bias_sums.values()])
+        for name, own in self.masters.items():
+            self._update(own, sums[name], f"{name}/weight")
+        for name, own in self.biases.items():
+            self._update(own, bias_sums[name], f"{name}/bias")
+        self._round_weights(number)
+
+    def _clip(self, sums: list[np.ndarray]) -> None:
+        """Scale all sums of gradients down, so that the norm of their means is at most `clip`."""
+        means = (total * F(1 / (BATCH * self.scale)) for total in sums)
+        squares = (mean.reshape(-1).astype(np.float64) ** 2 for mean in means)
+        norm = math.sqrt(math.fsum(np.concatenate([*squares])))
+        self.norms.append(norm)
+        for total in sums:
+            total *= F(min(1.0, self.clip / (norm + 1e-6)))
+
+    def _update(self, own: np.ndarray, total: np.ndarray, name: str) -> None:
+        velocity = self.velocities.setdefault(name, np.zeros_like(own))
+        mean = (total / F(self.scale)) * F(1 / BATCH)
+        velocity[...] = MOMENTUM * velocity + (mean + DECAY * own)
+        own -= RATE * velocity
+
+
+@pytest.mark.parametrize(("clip_norm", "tied"), [(None, False), (0.2, False), (0.2, True)])
+@pytest.mark.parametrize("name", FORMS)
+def test_every_weight(
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None, tied: bool
+) -> None:
+    precision, activations, others = FORMS[name]
+    layers = [
+        {"type": "embedding", "features": WIDTH, "name": "wte"},
+        conv(3 * WIDTH, "qkv"),
+        {"type": "attention", "heads": HEADS, "causal": True, "name": "a"},
+        conv(WIDTH, "p"),
+        {"type": "add", "from": ["p", "wte"], "name": "x"},
+        conv("symbols", "head", bias=False, **({"tied": "wte", "cut": "ICP"} if tied else {})),
+        {"type": "softmax"},
+    ]
+    network: Table = {"name": "t", "symbols": 28, "input": ["symbols", TOKENS, 1]}
+    keys: Table = {
+        "network": written(tmp_path / "t.toml", {**network, "layers": layers}),
+        **{"data": "text", "schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH},
+        **{"seed": SEED, "test_samples": 1, "precision": precision, "momentum": float(MOMENTUM)},
+        **{"learning_rate": float(RATE), "weight_decay": float(DECAY), "clip_norm": clip_norm},
+    }
+    plan = plan_of(**keys, devices=3, micro_batch=2)
+    data, own = training_data(plan), Emulation(plan, activations, others)
+    order = epoch_order(SEED, 0, data.n_train)
+    for step in range(STEPS):
+        chosen = order[BATCH * step :][:BATCH]
+        symbols = data.train_images[chosen].reshape(BATCH, TOKENS).astype(np.int64)
+        own.step(step + 1, symbols, data.train_labels[chosen])
+    weights = trained(plan).weights
+    assert clip_norm is None or max(own.norms) > clip_norm
+    for layer, expected in own.weights.items():
+        assert np.array_equal(weights[layer]["weight"][:, :, 0, 0], expected), layer
+        if layer in own.biases:
+            assert np.array_equal(weights[layer]["bias"], own.biases[layer]), layer
