@@ -270,6 +270,14 @@ class DeviceLayout:
         return sum(self.board.slice_resources(counts), Resources())
 
     @property
+    def functions(self) -> Resources:
+        """Resources of its special functions alone, of which slower engines need fewer."""
+        functions = (
+            function_resources(held.part, held.engines, self.board) for held in self.slices
+        )
+        return sum(functions, Resources())
+
+    @property
     def resources(self) -> Resources:
         """Resources of all slices and of what is stored for others."""
         return sum((held.resources for held in self.slices), self.stored)

@@ -2,8 +2,8 @@
 built.
 
 Engines take what `Fpga.budget` leaves them, and everything else, buffers above all, comes beside.
-Where both together are over a board's limit, engines of that board get what buffers leave, and the
-network is cut anew:
+Where both together are over a board's limit, engines of that board get what buffers leave, less what
+their special functions take, of which slower engines need fewer; and the network is cut anew:
 
     budget   [ engines                      ]            buffers      limit
     1st      |==============================|#################|....... over by d
@@ -90,7 +90,9 @@ def _rooms(plan: ChainPlan) -> dict[int, Room]:
     for device in _layouts(plan):
         for kind, count in _over(device, plan.chunks).items():
             # Each slice's were rounded up. Stages of one board have equal shares of it.
-            left = plan.chunks * (getattr(device.engines, kind) - count - len(device.slices))
+            engines, functions = getattr(device.engines, kind), getattr(device.functions, kind)
+            both = max(1, engines + functions)
+            left = plan.chunks * (engines * (both - count) // both - len(device.slices))
             _narrow(rooms.setdefault(plan.fold.device(device.device), {}), {kind: left})
     return rooms
 

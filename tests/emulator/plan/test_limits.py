@@ -235,3 +235,22 @@ def test_a_plan_without_memory_is_not_limited_by_its_buffers(devices: int) -> No
     assert fullest(ignored)["lut"] > 1 >= fullest(modelled)["lut"]
     assert ignored.fits_lut and not ignored.short_of_luts  # buffers are left out
     assert ignored.timing.interval_ps <= modelled.timing.interval_ps
+
+
+def test_functions_that_need_more_than_engines_leave_room_for_slower_ones() -> None:
+    """Multipliers of 4 bits are so many that exponentials of a small transformer could not keep up."""
+    layers = [
+        {"type": "embedding", "features": 24},
+        {"type": "conv", "channels": 72, "kernel": 1},
+        {"type": "attention", "heads": 3},
+        {"type": "conv", "channels": 24, "kernel": 1},
+        {"type": "gelu"},
+        {"type": "fc", "features": 8},
+        {"type": "softmax"},
+    ]
+    network = {"name": "small", "input": [40, 24, 1], "layers": layers}
+    plan = emuchain.plan(network, "vc709", devices=1, samples=4, batch=4, precision="mxfp4")
+    [device] = plan.layout().devices
+    board, engines, functions = device.board, device.engines, device.functions
+    assert engines.lut < functions.lut, "functions take most"
+    assert (board.lut or 0) / 2 < device.resources.lut <= (board.limits["lut"] or 0)
