@@ -12,8 +12,8 @@ from .emulator.calibrate import (
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.data import Dataset, load_data
-from .emulator.finished import evaluate, export, report, results, retime
-from .emulator.network import Network, load_network
+from .emulator.finished import evaluate, export, predict, report, results, retime
+from .emulator.network import Network, TorchNetwork, from_torch, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import (
     AnswerRange,
@@ -49,6 +49,7 @@ __all__ = [
     "SeedRuns",
     "Simulation",
     "SteadyState",
+    "TorchNetwork",
     "__version__",
     "calibrate_board",
     "calibrate_check",
@@ -56,10 +57,12 @@ __all__ = [
     "calibrate_link",
     "evaluate",
     "export",
+    "from_torch",
     "load_cluster",
     "load_data",
     "load_network",
     "plan",
+    "predict",
     "rate_range",
     "register",
     "report",

@@ -31,6 +31,7 @@ from .arguments import (
     named_in_place,
     new_plan,
     plan_of,
+    resumed_network,
 )
 from .common import IMAGENET_IMAGES, InputError, WholeFile, described, typed
 from .data import Dataset
@@ -382,7 +383,8 @@ def train(
         config, start = next(starts())
         first = runs().first
         if first is not None:
-            planned = plan_run(config, network=first.network, cluster=first.cluster)
+            resumed = resumed_network(network, first.network)
+            planned = plan_run(config, network=resumed, cluster=first.cluster)
         elif isinstance(network, Plan):
             planned = plan_of(network, cluster, settings)
         else:

@@ -12,7 +12,7 @@ from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles
 from .config import CHANGES, Config, in_place, name_files, roles, settings_config
 from .data import Reading
-from .network import Network
+from .network import Network, TorchNetwork
 from .plan import Plan, network_of, plan_run
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
@@ -86,6 +86,24 @@ def plan_of(
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def resumed_network(given: AnyNetwork | Plan, kept: Network) -> Network:
+    """Return the network with which a run goes on that a checkpoint keeps; if it is given as a model of
+    PyTorch, that one.
+
+    Raises:
+        InputError: the model has another network.
+    """
+    own = given.network if isinstance(given, Plan) else given
+    if not isinstance(own, TorchNetwork):
+        return kept
+    if own.text != kept.text:
+        raise InputError(
+            f"`network`: the model {own.name} has other layers than the network of the checkpoint;"
+            " give the model that the run began with"
+        )
+    return own
 
 
 def check_files(*of_runs: Mapping[str, object], **written: object) -> None:

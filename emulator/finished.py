@@ -1,5 +1,5 @@
-"""Functions of `import emuchain` on finished runs: results are read, tested, exported, timed again,
-and reported.
+"""Functions of `import emuchain` on finished runs: results are read, tested, asked, exported, timed
+again, and reported.
 
 A run is given as its results, or as the path of their file.
 """
@@ -10,6 +10,9 @@ import os
 import pathlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .arguments import AnyCluster
 from .cluster import Cluster, load_cluster
@@ -26,6 +29,7 @@ from .run import (
     run_weights_of,
 )
 from .run import evaluate as evaluate_weights
+from .run import predict as predict_by_weights
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
 
@@ -65,6 +69,29 @@ def evaluate(
         data.checked() if isinstance(data, Dataset) else None if data is None else os.fspath(data)
     )
     return evaluate_weights(_weights_of(run), named, test_samples)
+
+
+@typed
+def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
+    """Return the logits that a run's weights make of samples, before softmax: (n, classes), or (n,
+    steps, classes) where each step has a result.
+
+    Nothing is drawn at random, and batch normalisation is by its averages, as in PyTorch's `eval()`.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint.
+        samples: an array of what the network takes, normalised already: floats (n, channels, rows,
+            columns), (n, steps, values) of a sequence, or whole numbers (n, steps), symbols.
+
+    Raises:
+        InputError: the run cannot be read, or the network does not take such samples.
+    """
+    weights = _weights_of(run)
+    try:
+        array = np.asarray(samples)
+    except Exception as error:  # of whatever the array is made of
+        raise InputError(f"`samples`: are no array: {' '.join(str(error).split())[:200]}") from None
+    return predict_by_weights(weights, array)
 
 
 @typed

@@ -180,5 +180,5 @@ def described(value: Any) -> str:
     if isinstance(value, types.ModuleType):
         return f"the module {value.__name__}"
     if hasattr(value, "state_dict") and hasattr(value, "forward"):
-        return "a module of PyTorch, of which `torch.onnx.export` makes a file"
+        return "a module of PyTorch, of which `emuchain.from_torch` makes a network"
     return f"of type {type(value).__name__}"

@@ -1,6 +1,15 @@
 from .device import Device, Epoch, Exchange, OnStep, train_programs
 from .device_numerics import DeviceNumerics, FaultyNumerics, SoftErrors, numerics_of
-from .ends import ImageSource, SoftmaxHead, Tally, TextSource, VocabularyHead, epoch_order
+from .ends import (
+    ImageSource,
+    LogitsHead,
+    MapSource,
+    SoftmaxHead,
+    Tally,
+    TextSource,
+    VocabularyHead,
+    epoch_order,
+)
 from .formats import MapFormats
 from .memories import MASTER, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
@@ -29,7 +38,9 @@ __all__ = [
     "FaultyNumerics",
     "ImageSource",
     "Learnt",
+    "LogitsHead",
     "MapFormats",
+    "MapSource",
     "Maps",
     "NormSums",
     "OffloadedSlice",

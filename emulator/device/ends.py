@@ -148,6 +148,25 @@ class TextSource(ImageSource):
         return maps
 
 
+class MapSource(ImageSource):
+    """Source of maps as the first layer takes them, from `maps` (N, channels, rows, columns) as the
+    network does.
+    """
+
+    def __init__(self, maps: Data, arena: Arena, entry: Shape) -> None:
+        by_row = (
+            maps.transpose(0, 2, 1, 3) if maps.shape[1:] != entry else maps.transpose(0, 2, 3, 1)
+        )
+        channels, rows, columns = entry
+        self._maps, self._arena = by_row.reshape(len(maps), rows, columns, channels), arena
+
+    def images(self, span: SampleSpan) -> Data:
+        """See `ImageSource`."""
+        maps = self._arena.take((span.samples, *self._maps.shape[1:]))
+        maps[...] = self._maps[span.slice]
+        return maps
+
+
 class Labels:
     """Labels of samples in the order `order`: (N,), or (N, steps) for each time step; -1 is none."""
 
@@ -249,6 +268,19 @@ class SoftmaxHead(Labels):
             step_loss = functools.reduce(operator.add, count.step_losses, total.step_loss)
             total = dataclasses.replace(total + count.tally, loss=loss, step_loss=step_loss)
         return total
+
+
+class LogitsHead(SoftmaxHead):
+    """Keeps what the network makes of `samples` samples, before softmax, and judges nothing."""
+
+    def __init__(self, samples: int, values: int) -> None:
+        super().__init__(np.zeros(samples, np.int64))
+        self.logits = np.empty((samples, values), np.float32)
+        """By sample its outputs, of all its steps."""
+
+    def infer(self, span: SampleSpan, outputs: Data) -> None:
+        """See `SoftmaxHead`."""
+        self.logits[span.slice] = outputs.reshape(len(outputs), -1)
 
 
 class VocabularyHead(SoftmaxHead):

@@ -1,5 +1,6 @@
-"""Networks: layers and tensors, their description as TOML or ONNX, and the zoo."""
+"""Networks: layers and tensors, their description as TOML, ONNX or a model of PyTorch, and the zoo."""
 
+from .from_torch import from_torch
 from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, Start
 from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
@@ -22,6 +23,7 @@ from .operator_graph import (
     operator_graph,
 )
 from .shape import Shape, Tensor
+from .torch_network import TorchNetwork
 from .unit import NORMAL_DEVIATION, ActivationUnit, Site, Training, Unit
 
 __all__ = [
@@ -45,8 +47,10 @@ __all__ = [
     "Site",
     "Start",
     "Tensor",
+    "TorchNetwork",
     "Training",
     "Unit",
+    "from_torch",
     "layers_between",
     "load_network",
     "named_layers",

@@ -18,6 +18,8 @@ from .shape import Shape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .description import Description
+
 ONNX = ".onnx"
 _ZOO = "network/zoo"
 
@@ -59,8 +61,7 @@ def load_network(
             is not a sequence.
     """
     from ..common import read_toml, validate
-    from .description import Description, to_toml, with_images, with_steps, with_symbols
-    from .graph import resolve
+    from .description import Description, with_images, with_steps, with_symbols
 
     if time_steps is not None and time_steps < 1:
         raise InputError(f"`time_steps` = {time_steps}: should be at least 1")
@@ -85,6 +86,21 @@ def load_network(
             text = read_exact_text(path) if keys == said and time_steps is None else None
     if time_steps is not None:
         description = with_steps(description, time_steps)
+    return described_network(description, source, note, text)
+
+
+def described_network(
+    description: Description, source: str, note: str, text: str | None = None
+) -> Network:
+    """Return the network of a description, which `text` is; `note` is what the user should know of
+    its file.
+
+    Raises:
+        InputError: the description is invalid; `source` begins the message.
+    """
+    from .description import to_toml
+    from .graph import resolve
+
     resolved = resolve(description, source)
     if resolved.classes == 1:
         note = "; ".join([_OF_ONE_OUTPUT, *filter(None, [note])])

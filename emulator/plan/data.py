@@ -21,7 +21,7 @@ from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..faults import Faults
 from ..mapping import Slice
-from ..network import Network, Shape, load_network, named_layers, with_frozen
+from ..network import Network, Shape, TorchNetwork, load_network, named_layers, with_frozen
 from ..network.operations.normalisation import BatchNorm
 from .plan import ChainPlan, Plan
 
@@ -288,7 +288,8 @@ def tuned(config: Config, network: Network) -> Network:
             share weights.
     """
     drawn = drawn_layers(config, network)
-    if drawn and config.init is None and config.resume is None:
+    begins = isinstance(network, TorchNetwork) or config.init is not None
+    if drawn and not begins and config.resume is None:
         raise InputError(
             f"`new_layers` = {','.join(config.new_layers)!r}: without `init`, the seed draws all"
             " layers; add `init`, a file with the weights of the others"

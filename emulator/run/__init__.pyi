@@ -1,6 +1,6 @@
 from .chain_trainer import ChainTrainer, trained_mini_batches
 from .epochs import train
-from .evaluation import Evaluation, evaluate
+from .evaluation import Evaluation, evaluate, predict
 from .placement import Placement, check_needs, needed_bytes
 from .ranges import (
     TIE,
@@ -171,6 +171,7 @@ __all__ = [
     "of_beside",
     "open_log",
     "own_name",
+    "predict",
     "prepared_on_all",
     "ranked_ranges",
     "rate_range",

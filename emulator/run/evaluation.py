@@ -1,14 +1,21 @@
-"""A test of existing weights: loss and accuracy as after an epoch of training, without training."""
+"""Existing weights without training: a test with loss and accuracy as after an epoch, and logits of
+given samples.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import Arena
 from ...launch import SingleProcess
 from ..common import InputError, plural
 from ..config import settings_config
 from ..data import Dataset, NgramBits, ngram_bits
-from ..device import Tally
+from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
 from ..network import Network
 from ..plan import check_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
@@ -31,6 +38,9 @@ _OF_DATA = (
     *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch"),
 )
 """Keys of a run on which its test depends; the order of sums follows from `micro_batch`."""
+
+_HOW = {"schedule": "sync", "devices": 1, "memory": "ignored"}
+"""In this process, on one device."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +99,7 @@ def evaluate(
     kept = {key: run.settings[key] for key in _OF_DATA if run.settings.get(key) not in (None, ())}
     overrides = {"data": None if own is not None else data, "test_samples": test_samples}
     given = {key: value for key, value in overrides.items() if value is not None}
-    how = {"schedule": "sync", "devices": 1, "memory": "ignored", "network": run.network.name}
-    config = settings_config({**kept, **given, **how})
+    config = settings_config({**kept, **given, **_HOW, "network": run.network.name})
     plan = make_plan(
         config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network
     )
@@ -113,3 +122,76 @@ def evaluate(
     return Evaluation(
         run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note
     )
+
+
+def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the logits (n, classes) that a run's weights make of samples, in evaluation; where each step
+    has a result, (n, steps, classes).
+
+    Samples are what the network takes, normalised already: floats (n, channels, rows, columns), (n,
+    rows, columns) of one channel, (n, steps, values) of a sequence or (n, values); or symbols, whole
+    numbers (n, steps).
+
+    Raises:
+        InputError: they are something else, or devices divide the logits.
+    """
+    network = run.network
+    if network.layers[-1].vocabulary_parallel:
+        raise InputError(
+            f"predict: slices of {network.name} have the logits of their own classes alone; leave"
+            " `vocabulary_parallel` out of its softmax"
+        )
+    source, count = _source(samples, run)
+    config = settings_config({**_HOW, "network": network.name, "batch": 1, "micro_batch": 1})
+    plan = make_plan(config, 1, network=network)
+    nothing = np.broadcast_to(np.uint8(0), (count, *network.input)), np.zeros(count, np.int64)
+    data = Dataset("samples", *nothing, *nothing, tuple(map(str, range(network.classes))))
+    ranks = SingleProcess()
+    check_needs(plan, data, ranks, gathers=False, trains=False)
+    trainer = ChainTrainer.of(plan, data, ranks)
+    deal_weights(ranks, network, trainer.learnt(), run.weights)
+    head = LogitsHead(count, network.result_steps * network.classes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        trainer.infer(source, head)
+    trainer.close()
+    steps = (network.result_steps,) if network.result_steps > 1 else ()
+    return head.logits.reshape(count, *steps, network.classes)
+
+
+def _source(samples: NDArray[Any], run: RunWeights) -> tuple[ImageSource, int]:
+    """Return the source of samples as the network takes them, and how many there are.
+
+    Raises:
+        InputError: the network does not take them.
+    """
+    network, shape, arena = run.network, samples.shape[1:], Arena()
+    channels, rows, columns = network.input
+    if network.takes_symbols:
+        if samples.dtype.kind not in "iu" or shape != (rows,) or not len(samples):
+            raise _refused(samples, f"whole numbers (n, {rows}), the symbols of each step")
+        if samples.min() < 0 or samples.max() >= channels:
+            raise InputError(
+                f"`samples`: hold symbols from {samples.min()} to {samples.max()};"
+                f" {network.name} knows 0 to {channels - 1}"
+            )
+        symbols = samples.astype(np.int32).reshape(-1, 1, rows, 1)
+        return TextSource(symbols, arena, network.entry, one_hot=False), len(samples)
+    forms: dict[tuple[int, ...], NDArray[Any]] = {network.input: samples}
+    if columns == 1:
+        forms |= {(rows, channels): samples.swapaxes(1, -1), (channels,) * (rows == 1): samples}
+    elif channels == 1:
+        forms[rows, columns] = samples
+    if samples.dtype.kind != "f" or shape not in forms or not len(samples):
+        likely = (rows, channels) if network.takes_sequence else network.input
+        raise _refused(
+            samples,
+            f"floats (n, {', '.join(map(str, likely))}), normalised as for training, such as by"
+            " `data.normalisation().apply(images)`",
+        )
+    maps = forms[shape].reshape(-1, *network.input).astype(np.float32)
+    return MapSource(maps, arena, network.entry), len(samples)
+
+
+def _refused(samples: NDArray[Any], wanted: str) -> InputError:
+    sizes = ", ".join(map(str, samples.shape))
+    return InputError(f"`samples`: are {samples.dtype} ({sizes}); should be {wanted}")

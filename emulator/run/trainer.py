@@ -238,17 +238,31 @@ class Trainer(abc.ABC):
         """Test on the first replica, as all have the same weights; return what is known on this
         rank.
         """
-        first, ends = self._hosted[0], self._ends[0]
-        first.attach(ends.test_source, ends.test_head, ends.test_lengths)
-        if not self._test_batches:
+        ends = self._ends[0]
+        self.infer(ends.test_source, ends.test_head, ends.test_lengths)
+        if ends.test_head is None or not self._test_batches:
             return Tally()
+        return ends.test_head.step_done(0)
+
+    def infer(
+        self,
+        source: ImageSource | None,
+        head: SoftmaxHead | None,
+        lengths: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Hand all test samples of a source to a head, through the first replica in evaluation.
+
+        Both are where the chain's ends are on this rank; `lengths` are the steps of each sample, where
+        they differ.
+        """
+        first = self._hosted[0]
+        first.attach(source, head, lengths)
         # In rounds, so that a rank that is ahead does not fill its memory with maps that no device
         # needs yet.
         size = _EVALUATION_ROUND * self.ranks.size
         for begin in range(0, len(self._test_batches), size):
             programs = first.evaluate(self._test_batches[begin : begin + size])
             run(programs, self._pumps, self.ranks.settling, self.ranks.watchdog)
-        return Tally() if ends.test_head is None else ends.test_head.step_done(0)
 
     def weights(self) -> Weights:
         """Return all layers' weights (oc, ic, kh, kw), and the arrays of their SFUs, on rank 0; for

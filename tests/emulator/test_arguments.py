@@ -132,6 +132,7 @@ def test_any_argument(
             "constants": "none.toml",
         },
         "thing": None,
+        **{"model": Module(), "example": IMAGES, "samples": IMAGES},
         **objects,
         **{"load_network": {"network": small()}, "load_cluster": {"cluster": "vc709"}}.get(
             name, {}
@@ -344,7 +345,7 @@ def test_data_sets_that_are_not(objects: Mapping[str, Any], one_line: OneLine, c
     [
         (
             lambda: emuchain.plan(Module()),
-            "`network`: is a module of PyTorch, of which `torch.onnx.export` makes a file;",
+            "`network`: is a module of PyTorch, of which `emuchain.from_torch` makes a",
         ),
         (
             lambda: emuchain.load_network(np),

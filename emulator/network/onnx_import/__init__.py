@@ -8,8 +8,18 @@ number, and `weights` makes the arrays of layers. Several nodes that are one ope
 and what its exporters left out.
 """
 
-from .file import files_beside, read_onnx
-from .operators import describe
-from .weights import weights_of
+from .file import files_beside, graph_of, read_onnx
+from .operators import describe, described, note_of, walked
+from .weights import weights_of, weights_of_walk
 
-__all__ = ["describe", "files_beside", "read_onnx", "weights_of"]
+__all__ = [
+    "describe",
+    "described",
+    "files_beside",
+    "graph_of",
+    "note_of",
+    "read_onnx",
+    "walked",
+    "weights_of",
+    "weights_of_walk",
+]

@@ -1,5 +1,5 @@
-"""Reading of an ONNX file as plain data; weights stay in the file, unless training begins with
-them.
+"""Reading of an ONNX file, or of a model in memory, as plain data; weights stay there, unless training
+begins with them.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def read_onnx(path: pathlib.Path) -> OnnxGraph:
         ) from None
     try:
         data = read_file(path, _MOST_BYTES)
-        graph = _plain(onnx.ModelProto.FromString(data), path, len(data))
+        graph = graph_of(onnx.ModelProto.FromString(data), path.parent, source, len(data))
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}") from None
     except (DecodeError, ValueError, TypeError, KeyError, onnx.checker.ValidationError) as error:
@@ -134,15 +134,23 @@ def files_beside(path: pathlib.Path) -> list[pathlib.Path]:
     return arrays.files if isinstance(arrays, StoredArrays) else []
 
 
-def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
-    graph, source = model.graph, shown(path)
+def graph_of(
+    model: onnx.ModelProto, folder: pathlib.Path, source: str, stored_bytes: int
+) -> OnnxGraph:
+    """Return the graph of a model of `stored_bytes`, of which messages begin with `source`; other
+    files of it are in `folder`.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is damaged.
+    """
+    graph = model.graph
     constants = {constant.name: constant for constant in map(_array_of_file, graph.initializer)}
     names = Counter(_text(tensor.name) for tensor in graph.initializer)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise ValueError(f"several of its arrays are called {twice[0]!r}")
     inputs = {_text(value.name): _dimensions(value) for value in graph.input}
-    arrays = StoredArrays(model, path.parent, source)
+    arrays = StoredArrays(model, folder, source)
     nodes = tuple(_node(node, source) for node in graph.node)
     if model.producer_name == "pytorch":
         nodes = from_pytorch(nodes, [_metadata(node) for node in graph.node])
@@ -152,9 +160,8 @@ def _plain(model: onnx.ModelProto, path: pathlib.Path, size: int) -> OnnxGraph:
         (opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")),
         default=1,
     )
-    return OnnxGraph(
-        source, fed, outputs, nodes, constants, arrays, size + arrays.other_bytes, opset
-    )
+    stored_bytes += arrays.other_bytes
+    return OnnxGraph(source, fed, outputs, nodes, constants, arrays, stored_bytes, opset)
 
 
 def _metadata(node: onnx.NodeProto) -> dict[str, str]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph import resolve
-from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step
+from ..layer import Network
+from ..onnx_graph import MAPS, Axes, OnnxGraph, OnnxNode, Step, Walk
 from ..operation import LayerOperation
 from .operators import described, in_order, walked
 
@@ -26,7 +27,16 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, dict[str, NDArray[Any]]
             such alone.
     """
     walk = walked(graph)
-    layers = iter(resolve(described(walk, graph, name), graph.source).layers)
+    return weights_of_walk(walk, resolve(described(walk, graph, name), graph.source))
+
+
+def weights_of_walk(walk: Walk, network: Network) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the weights of the network that a graph became which was walked through.
+
+    Raises:
+        InputError: a weight is neither an array of the graph nor computed of such alone.
+    """
+    layers = iter(network.layers)
     weights: dict[str, dict[str, NDArray[Any]]] = {}
     own, learners = dict[str, NDArray[Any]](), 0
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ...common import Mean, format_time_ps, html_table, plain, plural, system_name
+from ...common import InputError, Mean, format_time_ps, html_table, plain, plural, system_name
 from ...data import NgramBits, is_text
+from ...network import TorchNetwork
 from ...plan import Plan, data_of
 from ...schedule import EditedKind
 from .history import ROW, History
@@ -81,6 +82,27 @@ class Results:
     resources: Table = dataclasses.field(default_factory=dict)
     steps: Table = dataclasses.field(default_factory=dict)
     rounding: Table = dataclasses.field(default_factory=dict)
+    model: TorchNetwork | None = None
+    """The network of a run in this process whose network was a model of PyTorch; files have none."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights after the last epoch as tensors of PyTorch, by its names, for the model
+        that was given to `emuchain.from_torch`: `model.load_state_dict(run.state_dict())`.
+
+        Ties, shapes and types are the model's; what no layer trains is as it was.
+
+        Raises:
+            InputError: the network of the run was no model of PyTorch, or there are no weights.
+        """
+        if self.model is None:
+            raise InputError(
+                f"state_dict: the network {self.config['network']} of this run was not made by"
+                " `emuchain.from_torch` in this process; `emuchain.export` writes weights by layer"
+            )
+        if not self.weights:
+            raise InputError("state_dict: no epoch is finished, so there are no trained weights")
+        batches = -(-int(self.config["samples"]) // int(self.config["batch"]))
+        return self.model.state_dict(self.weights, self.epochs * batches)
 
     @property
     def epochs(self) -> int:
@@ -276,8 +298,12 @@ def fixed_results(
     messages = message_columns(history[0].sizes, epoch_steps(plan, samples)) if history else {}
     resources = resource_table(history[-1].resources if history else ())
     tables = columns, device_table(usage), link_table(usage), weights
+    model = plan.network if isinstance(plan.network, TorchNetwork) else None
     return Results(
-        config, descriptions, dict(versions), *tables, messages=messages, resources=resources
+        *(config, descriptions, dict(versions), *tables),
+        messages=messages,
+        resources=resources,
+        model=model,
     )
 
 

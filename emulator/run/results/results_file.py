@@ -262,7 +262,7 @@ def results_from(arrays_by_path: dict[str, NDArray[Any]]) -> Results:
             groups[group][escaped(_name(name))] = (
                 _text(array) if group in TABLES and array.dtype.kind == "S" else array
             )
-    tables = {name: checked_table(name, groups[name]) for name in TABLES}
+    tables: dict[str, Any] = {name: checked_table(name, groups[name]) for name in TABLES}
     results = Results(
         _config(groups["config"], len(tables["devices"].get("device", "1"))),
         _descriptions(groups["descriptions"]),

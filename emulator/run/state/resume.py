@@ -16,13 +16,14 @@ from ...cluster import Cluster, load_cluster
 from ...common import InputError, WholeFile, read_description
 from ...config import Config, settings_config
 from ...data import Dataset
-from ...network import Network, load_network
+from ...network import Network, TorchNetwork, load_network
 from ...plan import Plan, drawn_layers
 from ...schedule import EditedKind
+from ..results import Weights
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
 from .layer_states import kept_kinds
-from .weights_files import check_tied_in, read_weights
+from .weights_files import check_tied_in, fitted, read_weights
 
 _FREE = {
     "epochs",
@@ -217,9 +218,9 @@ def checkpoints_of(
     config = plan.config
     same = start is None or start.check(plan, data)
     differ = bool(plan.faults.flips)
-    init = config.init if start is None else None
     drawn = drawn_layers(config, plan.network)
-    saves, given = config.checkpoint is not None, init is not None
+    begins = config.init is not None or isinstance(plan.network, TorchNetwork)
+    saves, given = config.checkpoint is not None, start is None and begins
     moves = (
         config.checkpoint is not None and start is not None and not start.is_in(config.checkpoint)
     )
@@ -238,9 +239,7 @@ def checkpoints_of(
         return RunCheckpoints(plan.network, ranks, keeping)
     if start is not None and not plan.faults.flipping("weights"):
         check_tied_in(start.reader, plan.network, f"`resume` = {config.resume!r}")
-    weights = (
-        None if init is None else read_weights(init, plan.network, f"`init` = {init!r}", drawn)
-    )
+    weights = _first_weights(plan, drawn) if given else None
     target = (
         None
         if config.checkpoint is None
@@ -250,6 +249,17 @@ def checkpoints_of(
     settings = {**_settings(plan, data), "series": series}
     leader = Leader(reader, target, settings, kept_kinds(config), on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
+
+
+def _first_weights(plan: Plan, drawn: frozenset[str]) -> Weights:
+    """Return the weights that a run begins with: those of the file that its configuration names, or of
+    its model.
+    """
+    init, network = plan.config.init, plan.network
+    if init is not None:
+        return read_weights(init, network, f"`init` = {init!r}", drawn)
+    assert isinstance(network, TorchNetwork)
+    return fitted(network.state.first_weights(), network, f"model {network.name}", drawn)
 
 
 def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:

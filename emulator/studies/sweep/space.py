@@ -18,7 +18,7 @@ from ...cluster import Cluster, changeable_keys, load_cluster
 from ...common import InputError, did_you_mean, plural, validate
 from ...config import RUN_ONLY_KEYS, Config, settings_config
 from ...data import Reading
-from ...network import Network
+from ...network import Network, TorchNetwork
 from ...plan import network_of
 from ...schedule import EditedKind, ScheduleKind, edited_kind, is_schedule_file, schedules
 
@@ -178,7 +178,9 @@ class _Networks:
         steps = time_steps or self._settings.get("time_steps")
         place = label(value), steps
         if place not in self._found:
-            self._found[place] = value if isinstance(value, Network) else self._made(value, steps)
+            made = value if isinstance(value, Network) else self._made(value, steps)
+            # No point needs weights, and processes get what is here as copies.
+            self._found[place] = made.bare if isinstance(made, TorchNetwork) else made
         return self._found[place]
 
     def _made(self, value: Any, time_steps: int | None) -> Network:

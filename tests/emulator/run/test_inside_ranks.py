@@ -264,3 +264,20 @@ def test_a_run_goes_on_from_a_checkpoint(comm: Any, folder: Path, bits: Any, nam
         assert bits(found.weights) == bits(whole.weights)
         for column in ("train_loss", "test_loss", "test_accuracy", "virtual_time_ps"):
             assert found.history[column].tolist() == whole.history[column].tolist(), column
+
+
+def test_a_model_of_pytorch_trains_on_ranks_as_in_one_process(comm: Any) -> None:
+    """From its weights, which each rank has and one reads; all get the state."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Flatten()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(288, 3))
+    keys: dict[str, Any] = {"batch": 6, "schedule": "sync", "devices": 2, "progress": "none"}
+    network = emuchain.from_torch(model, torch.zeros(2, 3, 8, 8)) if comm.rank == 0 else None
+    network = comm.bcast(network)
+    random = np.random.default_rng(3)
+    images, labels = random.integers(0, 256, (12, 3, 8, 8), np.uint8), np.arange(12) % 3
+    data = emuchain.Dataset("own", images, labels, images[:6], labels[:6], ("a", "b", "c"))
+    state = emuchain.train(network, comm=comm, data=data, **keys).state_dict()
+    alone = emuchain.train(network, data=data, **keys).state_dict()
+    assert all(torch.equal(state[key], alone[key]) for key in alone)

@@ -1,0 +1,171 @@
+"""Models of PyTorch in memory, as people write them, for tests of `emuchain.from_torch`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.data import Dataset
+
+torch = pytest.importorskip("torch", reason="PyTorch, of which these models are, is not installed")
+pytest.importorskip("onnxscript", reason="onnxscript, which PyTorch's exporter needs, is missing")
+nn = torch.nn
+
+CLASSES, SYMBOLS, STEPS = 5, 20, 8
+
+
+def cnn(rate: float = 0.0) -> Any:
+    """Convolutions with batch normalisation, pools, and a classifier behind dropout."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12, momentum=0.3), nn.ReLU()),
+        *(nn.Flatten(), nn.Dropout(rate), nn.Linear(12 * 16, CLASSES)),
+    )
+
+
+class Block(nn.Module):  # type: ignore[misc, name-defined]  # torch is optional
+    """A basic block of a residual network."""
+
+    def __init__(self, before: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, channels, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.downsample = (
+            None
+            if stride == 1
+            else nn.Sequential(
+                nn.Conv2d(before, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+            )
+        )
+
+    def forward(self, x: Any) -> Any:
+        """Return the maps."""
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):  # type: ignore[misc, name-defined]
+    """A small residual network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
+        self.layer1 = nn.Sequential(Block(8, 8, 1), Block(8, 8, 1))
+        self.layer2 = nn.Sequential(Block(8, 16, 2))
+        self.fc = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        x = self.layer2(self.layer1(torch.relu(self.bn1(self.conv1(x)))))
+        return self.fc(x.mean((2, 3)))
+
+
+class Vit(nn.Module):  # type: ignore[misc, name-defined]
+    """A small vision transformer with a class token and PyTorch's own encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 12, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, 12) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, 5, 12) * 0.02)
+        encoder = nn.TransformerEncoderLayer(
+            12, 3, 24, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(encoder, 2, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(12), nn.Linear(12, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.positions
+        return self.head(self.norm(self.encoder(x)[:, 0]))
+
+
+class Lstm(nn.Module):  # type: ignore[misc, name-defined]
+    """A classifier of an LSTM's last step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.fc = nn.LSTM(6, 10, batch_first=True), nn.Linear(10, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        return self.fc(self.rnn(x)[0][:, -1])
+
+
+class Tied(nn.Module):  # type: ignore[misc, name-defined]
+    """A language model whose head has the embedding's weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(SYMBOLS, 12)
+        self.positions = nn.Parameter(torch.randn(1, STEPS + 2, 12) * 0.02)
+        self.encoder = nn.TransformerEncoderLayer(12, 2, 24, 0.0, batch_first=True)
+        self.head = nn.Linear(12, SYMBOLS, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        return self.head(self.encoder(self.embedding(x) + self.positions[:, : x.shape[1]]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
+
+    make: Callable[[], Any]
+    shape: tuple[int, int, int]
+    taken: Callable[[Any], Any] = lambda maps: maps
+
+    def model(self) -> Any:
+        """Return the model, whose batch normalisation has averages, scales and shifts of its own."""
+        torch.manual_seed(4)
+        made = self.make()
+        for module in made.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                for array, low, high in (
+                    *((module.running_mean, -0.3, 0.3), (module.running_var, 0.5, 1.5)),
+                    *((module.weight.data, 0.5, 1.5), (module.bias.data, -0.3, 0.3)),
+                ):
+                    array.uniform_(low, high)
+        return made
+
+    def data(self, samples: int) -> Dataset:
+        """Return random samples, 16 of which are the test."""
+        random = np.random.default_rng(7)
+        if self.make is Tied:
+            symbols = random.integers(0, SYMBOLS, (samples + 16, 1, STEPS, 1)).astype(np.int32)
+            labels = random.integers(0, SYMBOLS, (samples + 16, STEPS))
+            classes, count = tuple(map(str, range(SYMBOLS))), SYMBOLS
+        else:
+            symbols = random.integers(0, 256, (samples + 16, *self.shape), np.uint8)
+            labels = random.integers(0, CLASSES, samples + 16)
+            classes, count = tuple("abcde"), 0
+        parts = symbols[:samples], labels[:samples], symbols[samples:], labels[samples:]
+        return Dataset("random", *parts, classes, symbols=count)
+
+    def inputs(self, data: Dataset, images: Any) -> Any:
+        """Return what the model takes of a data set's images."""
+        if data.symbols:
+            return torch.from_numpy(images[:, 0, :, 0].astype(np.int64))
+        return self.taken(torch.from_numpy(data.normalisation().apply(images)))
+
+    def example(self, samples: int = 2) -> Any:
+        """Return a batch."""
+        data = self.data(samples)
+        return self.inputs(data, data.train_images)
+
+
+CASES = {
+    "cnn": Case(cnn, (3, 8, 8)),
+    "resnet": Case(ResNet, (3, 8, 8)),
+    "vit": Case(Vit, (3, 8, 8)),
+    "lstm": Case(Lstm, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
+    "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
+}

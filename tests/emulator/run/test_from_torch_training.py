@@ -1,0 +1,173 @@
+"""Models of PyTorch train here as there, from their own weights, and get the trained ones back.
+
+Batch normalisation is by moving averages here, in training, too; so it is in the peer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.emulator.data import Dataset
+from emuchain.emulator.device import epoch_order
+
+from ..from_torch_models import CASES, Case, Tied, nn, torch
+
+BATCH, STEPS, SEED = 6, 20, 3
+SETTINGS: dict[str, Any] = {
+    **{"batch": BATCH, "micro_batch": 2, "schedule": "sync", "seed": SEED, "progress": "none"},
+    **{"learning_rate": 0.01, "momentum": 0.9, "weight_decay": 5e-4, "memory": "ignored"},
+}
+
+
+@contextlib.contextmanager
+def by_averages(model: Any) -> Iterator[list[Any]]:
+    """Normalise by moving averages in training, to which each call adds its mini-batch once it is
+    over.
+    """
+    pending: list[Any] = []
+
+    def note(module: Any, given: tuple[Any]) -> None:
+        x = given[0].detach().transpose(0, 1).flatten(1)
+        pending.append((module, x.mean(1), x.var(1)))
+
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    hooks = [module.eval().register_forward_pre_hook(note) for module in norms]
+    yield pending
+    for hook in hooks:
+        hook.remove()
+
+
+def trained(case: Case, model: Any, data: Dataset) -> list[float]:
+    """Train a model for an epoch in PyTorch; return the losses of the mini-batches."""
+    losses, order = [], epoch_order(SEED, 0, data.n_train)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9, weight_decay=5e-4)
+    with by_averages(model.train()) as pending:
+        for first in range(0, data.n_train, BATCH):
+            chosen = order[first : first + BATCH]
+            logits = model(case.inputs(data, data.train_images[chosen]))
+            labels = torch.from_numpy(data.train_labels[chosen])
+            loss = nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            for module, mean, variance in pending:
+                module.running_mean.lerp_(mean, module.momentum)
+                module.running_var.lerp_(variance, module.momentum)
+                module.num_batches_tracked += 1
+            pending.clear()
+    return losses
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_training_is_that_of_pytorch(name: str, devices: int) -> None:
+    """First loss, twenty steps' weights, and the logits of the test."""
+    case, data = CASES[name], CASES[name].data(BATCH * STEPS)
+    model, peer = case.model(), case.model()
+    network = emuchain.from_torch(model, case.example())
+    run = emuchain.train(network, data=data, devices=devices, **SETTINGS)
+    losses, state = trained(case, peer, data), run.state_dict()
+    assert run.steps["loss"][0] == pytest.approx(losses[0], rel=1e-5)
+    for key, expected in peer.state_dict().items():
+        assert state[key].dtype == expected.dtype
+        apart = (state[key] - expected).abs().max()
+        assert apart <= 1e-4 * max(1, expected.abs().max()), key
+    model.load_state_dict(state)
+    tests = case.inputs(data, data.test_images)
+    found, logits = emuchain.predict(run, tests), model.eval()(tests).detach().numpy()
+    assert np.abs(found - logits).max() <= 1e-5 * np.abs(logits).max()
+    labels = torch.from_numpy(data.test_labels)
+    loss = nn.functional.cross_entropy(torch.from_numpy(logits).flatten(0, -2), labels.flatten())
+    assert run.history["test_loss"][-1] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_weights_do_not_depend_on_the_mapping() -> None:
+    case, data = CASES["cnn"], CASES["cnn"].data(24)
+    network = emuchain.from_torch(case.model(), case.example())
+    one, other = (
+        emuchain.train(network, data=data, devices=devices, **SETTINGS).state_dict()
+        for devices in (1, 2)
+    )
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_ties_are_one_tensor() -> None:
+    case, data = CASES["tied"], CASES["tied"].data(BATCH)
+    model: Any = case.model()
+    assert isinstance(model, Tied)
+    run = emuchain.train(emuchain.from_torch(model, case.example()), data=data, **SETTINGS)
+    state = run.state_dict()
+    assert state["head.weight"] is state["embedding.weight"]
+    before = model.positions.detach().clone()
+    model.load_state_dict(state)
+    assert model.head.weight is model.embedding.weight
+    # of positions that no sample has, nothing is trained
+    assert torch.equal(model.positions[:, -2:], before[:, -2:])
+    assert not torch.equal(model.positions[:, :-2], before[:, :-2])
+
+
+def test_frozen_layers_rest() -> None:
+    case, data = CASES["cnn"], CASES["cnn"].data(2 * BATCH)
+    model = case.model()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    network = emuchain.from_torch(model, case.example())
+    state = emuchain.train(network, data=data, freeze=["0"], **SETTINGS).state_dict()
+    same = {key for key in state if torch.equal(state[key], before[key])}
+    assert same == {key for key in state if key.startswith(("0.", "1."))}
+    assert state["5.num_batches_tracked"] == 2
+
+
+def test_a_plan_a_checkpoint_and_seeds_know_the_model(tmp_path: Path, one_line: Any) -> None:
+    case, data = CASES["cnn"], CASES["cnn"].data(2 * BATCH)
+    network = emuchain.from_torch(case.model(), case.example())
+    whole = emuchain.train(network, data=data, epochs=2, **SETTINGS).state_dict()
+    plan = emuchain.plan(network, epochs=2, **SETTINGS)
+    of_plan = emuchain.train(plan, data=data).state_dict()
+    assert all(torch.equal(whole[key], of_plan[key]) for key in whole)
+    path = tmp_path / "run.ckpt"
+    emuchain.train(network, data=data, epochs=1, checkpoint=path, **SETTINGS)
+    resumed = emuchain.train(network, data=data, epochs=2, resume=path).state_dict()
+    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert resumed["1.num_batches_tracked"] == 4
+    other = emuchain.from_torch(CASES["resnet"].model(), case.example(), name=network.name)
+    with pytest.raises(InputError, match="give the model that the run began with") as error:
+        emuchain.train(other, data=data, epochs=2, resume=path)
+    assert one_line(error)
+    settings = {key: value for key, value in SETTINGS.items() if key != "seed"}
+    runs = emuchain.train(network, data=data, seeds=2, seed=SEED, epochs=2, **settings)
+    first, second = (run.state_dict() for run in runs.results)
+    assert all(torch.equal(whole[key], first[key]) for key in whole)
+    assert not torch.equal(first["0.weight"], second["0.weight"])
+
+
+def test_given_weights_come_before_those_of_the_model(tmp_path: Path) -> None:
+    case, data = CASES["cnn"], CASES["cnn"].data(BATCH)
+    model = case.model()
+    network = emuchain.from_torch(model, case.example())
+    out = tmp_path / "first.h5"
+    emuchain.train(network, data=data, out=out, **SETTINGS)
+    nothing = {**SETTINGS, "learning_rate": 1e-30, "weight_decay": 0}
+    going_on = emuchain.train(network, data=data, init=out, **nothing).state_dict()
+    trained_state = emuchain.train(network, data=data, **SETTINGS).state_dict()
+    assert torch.equal(going_on["0.weight"], trained_state["0.weight"])
+    anew = emuchain.train(network, data=data, new_layers=["9"], **nothing).state_dict()
+    assert torch.equal(anew["0.weight"], model[0].weight)
+    assert not torch.equal(anew["9.weight"], model[9].weight)
+
+
+def test_results_of_others_have_no_state(tmp_path: Path, one_line: Any) -> None:
+    case, data = CASES["cnn"], CASES["cnn"].data(BATCH)
+    network = emuchain.from_torch(case.model(), case.example())
+    emuchain.train(network, data=data, out=tmp_path / "run.h5", **SETTINGS)
+    with pytest.raises(InputError, match=r"was not made by `emuchain.from_torch`") as error:
+        emuchain.results(tmp_path / "run.h5").state_dict()
+    assert one_line(error)
