@@ -57,7 +57,11 @@ def test_four_times_the_layers_are_planned_in_four_times_the_work(
     network: Callable[[int], dict[str, Any]], kbit: int
 ) -> None:
     """With room on chip for all data, and for a part of them."""
-    changes: dict[str, object] = {"board.on_chip_memory_kbit": kbit, "board.shell_bram": 0}
+    changes: dict[str, object] = {
+        "board.on_chip_memory_kbit": kbit,
+        "board.shell_bram": 0,
+        "link.core_bram": 0,
+    }
 
     def work(count: int) -> None:
         emuchain.plan(network(count), "u280", devices=4, samples=16, batch=16, changes=changes)
