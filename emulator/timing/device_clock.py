@@ -16,6 +16,7 @@ to the sums that the slice before has made of other input channels (ICP):
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -216,7 +217,7 @@ Arrivals = Mapping[StreamKey, Times]
 """Arrival times of rows in ps, (samples, rows), by stream."""
 
 
-class Versions:
+class Versions(abc.ABC):
     """When each version of a device's weights is ready, in ps; in each epoch the newest one is 0.
 
     `bursts` are what the device sends of tied weights' gradients before an update.
@@ -241,7 +242,29 @@ class Versions:
         for version in versions:
             del self._updated_ps[version]
 
-    def _make_version(self, ready_ps: int, *, keeps: bool) -> None:
+    @abc.abstractmethod
+    def update_ends_ps(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0) -> int:
+        """Return the time in ps at which all parameters are updated.
+
+        Args:
+            stored_ps: for each block that the device stores, the time at which its gradients
+                arrived.
+            exchanged_ps: time at which replicas had exchanged their gradients.
+        """
+
+    def update(
+        self,
+        stored_ps: Sequence[int] = (),
+        exchanged_ps: int = 0,
+        *,
+        keeps: bool = False,
+        gathered_ps: int = 0,
+    ) -> None:
+        """Make the next version of the weights, ready once all are updated (`update_ends_ps`), and
+        those of other replicas' shares have come at `gathered_ps`; `keeps` says whether the version
+        before will be used again.
+        """
+        ready_ps = max(self.update_ends_ps(stored_ps, exchanged_ps), gathered_ps)
         if not keeps:
             self.free([self._newest])
         self._newest += 1
@@ -402,31 +425,10 @@ class DeviceClock(Versions):
         return max(*(part.gradients_ps for part in self.slices), *stored_ps, 0)
 
     def update_ends_ps(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0) -> int:
-        """Return the time in ps at which all slices and all stored parameters are updated.
-
-        Args:
-            stored_ps: for each block that the device stores, the time at which its gradients
-                arrived.
-            exchanged_ps: time at which replicas had exchanged their gradients.
-        """
+        """See `Versions`: all slices, and all stored blocks."""
         blocks = zip(stored_ps, self._stored_update_ps, strict=True)
         blocks_ps = (max(came_ps, exchanged_ps) + takes_ps for came_ps, takes_ps in blocks)
         return max(*(part.updated_ps(exchanged_ps) for part in self.slices), *blocks_ps, 0)
-
-    def update(
-        self,
-        stored_ps: Sequence[int] = (),
-        exchanged_ps: int = 0,
-        *,
-        keeps: bool = False,
-        gathered_ps: int = 0,
-    ) -> None:
-        """Make the next version of the weights, ready once all are updated (`update_ends_ps`), and
-        those of other replicas' shares have come at `gathered_ps`; `keeps` says whether the version
-        before will be used again.
-        """
-        ready_ps = max(self.update_ends_ps(stored_ps, exchanged_ps), gathered_ps)
-        self._make_version(ready_ps, keeps=keeps)
 
     def relay(self, key: StreamKey, times: Times) -> Times:
         """Pass on a stream between other devices; return its arrival times at the next one."""

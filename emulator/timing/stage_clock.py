@@ -212,22 +212,8 @@ class StageClock(Versions):
         return max([self._done_ps, *stored_ps])
 
     def update_ends_ps(self, stored_ps: Sequence[int] = (), exchanged_ps: int = 0) -> int:
-        """Return the time in ps of an update, which takes none itself."""
+        """See `Versions`; an update takes no time itself."""
         return max(self._done_ps, exchanged_ps, *stored_ps)
-
-    def update(
-        self,
-        stored_ps: Sequence[int] = (),
-        exchanged_ps: int = 0,
-        *,
-        keeps: bool = False,
-        gathered_ps: int = 0,
-    ) -> None:
-        """Make the next version of the weights, those of other replicas' shares at `gathered_ps`;
-        `keeps` says whether the version before will be used again.
-        """
-        ready_ps = max(self.update_ends_ps(stored_ps, exchanged_ps), gathered_ps)
-        self._make_version(ready_ps, keeps=keeps)
 
     def state(self) -> dict[str, Any]:
         """Return the state that training changes; to be called between epochs, when no sample is in
