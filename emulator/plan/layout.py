@@ -221,11 +221,11 @@ gradients.
 
 @dataclasses.dataclass(frozen=True)
 class SliceLayout:
-    """A slice with its engines, its buffers on the device, and the resources of both; and what of
-    it is off chip.
+    """A slice with its engines, its buffers on the device, its special functions, and the resources
+    of all three; and what of it is off chip.
 
-    `off_chip_bytes` is the size of off-chip data, `port_bytes` what they move over the memory port
-    for a sample.
+    `functions` are the resources of its special functions alone. `off_chip_bytes` is the size of
+    off-chip data, `port_bytes` what they move over the memory port for a sample.
     """
 
     part: Slice
@@ -234,6 +234,7 @@ class SliceLayout:
     off_chip: OffChip
     off_chip_bytes: int
     port_bytes: int
+    functions: Resources
     resources: Resources
 
 
@@ -272,10 +273,7 @@ class DeviceLayout:
     @property
     def functions(self) -> Resources:
         """Resources of its special functions alone, of which slower engines need fewer."""
-        functions = (
-            function_resources(held.part, held.engines, self.board) for held in self.slices
-        )
-        return sum(functions, Resources())
+        return sum((held.functions for held in self.slices), Resources())
 
     @property
     def resources(self) -> Resources:
@@ -497,11 +495,10 @@ def _device(
         size = stored_bytes(part, off, in_flight, storage)
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
-        resources = taken + buffer_resources(memory.total, beta)
-        resources += function_resources(part, engines, board)
-        slices.append(
-            SliceLayout(part, engines, memory, off, size, port_bytes(part, off, storage), resources)
-        )
+        functions = function_resources(part, engines, board)
+        resources = taken + buffer_resources(memory.total, beta) + functions
+        moved = port_bytes(part, off, storage)
+        slices.append(SliceLayout(part, engines, memory, off, size, moved, functions, resources))
     stored = (block for block in balancing.blocks if block.store_device == device)
     memories = [parameter_memories(block.part, block.part.channels, storage) for block in stored]
     bpram, bgb = (
