@@ -87,7 +87,7 @@ def factor(chips: int) -> float:
 
 
 def worst_factor(chips: int) -> float:
-    """Return the largest such factor."""
+    """Return the largest factor of that guess."""
     return _worst(_factors(_at(chips)))
 
 
@@ -96,14 +96,14 @@ def _worst(factors: Iterable[float]) -> float:
 
 
 def times_two_factor(times: float) -> float:
-    """Return the mean factor where four chips are taken to need so many times the time of two: by
-    the textbook's ring, 2 (p - 1) / p of a gradient, 1.5 times.
+    """Return the mean factor of a guess: that four chips take `times` as long as two. By the
+    textbook's ring, which sends 2 (p - 1) / p of a gradient, that is 1.5.
     """
     return mean_factor(_times_two(times))
 
 
 def times_two_worst_factor(times: float) -> float:
-    """Return the largest such factor."""
+    """Return the largest factor of that guess."""
     return _worst(_times_two(times))
 
 

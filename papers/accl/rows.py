@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from ...emulator.calibrate import (
     LinkCalibration,
     calibrate_check,
 )
+from ...emulator.common import scratch_folder
 from ..claim import Measured, NoEvidence
 
 Row = Mapping[str, Any]
@@ -64,7 +64,7 @@ def constants_of(fitted: Sequence[Row], calibrate: Calibrate, **options: Any) ->
     Raises:
         InputError: nothing follows from them.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         return calibrate(written(fitted, folder), **options).toml
 
 
@@ -74,8 +74,8 @@ def compared(constants: str, further: Sequence[Row]) -> Coverage:
     Raises:
         InputError: it expects nothing of what they measure.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "constants.toml")
+    with scratch_folder() as folder:
+        path = folder / "constants.toml"
         path.write_text(constants, encoding="utf-8")
         return calibrate_check(path, written(further, folder))
 
@@ -88,7 +88,9 @@ def mean_percent(coverage: Coverage, guess: str) -> Measured:
     return Measured(coverage.mean_percent, f"{held} {100 * coverage.in_range:.0f} %; {guess}")
 
 
-def written(rows: Sequence[Row], folder: str, name: str = "rows.csv") -> pathlib.Path:
+def written(
+    rows: Sequence[Row], folder: str | pathlib.Path, name: str = "rows.csv"
+) -> pathlib.Path:
     """Return the path of a file with rows, in a folder."""
     path = pathlib.Path(folder, name)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -99,11 +101,12 @@ def written(rows: Sequence[Row], folder: str, name: str = "rows.csv") -> pathlib
 
 
 def chosen(rows: Iterable[Row], **wanted: str) -> list[Row]:
-    """Return the rows with one of some words, apart by spaces, in each named column; of no words,
-    all.
+    """Return the rows that have one of the words, which spaces separate, in each named column; a
+    column without words takes any row.
     """
-    return [
-        row
-        for row in rows
-        if all(not words or row[column] in words.split() for column, words in wanted.items())
-    ]
+    words_of = {column: words.split() for column, words in wanted.items() if words}
+
+    def is_wanted(row: Row) -> bool:
+        return all(row[column] in words for column, words in words_of.items())
+
+    return [row for row in rows if is_wanted(row)]

@@ -174,7 +174,7 @@ def test_a_ring_on_one_level_has_the_closed_form() -> None:
 
 
 def test_levels_cost_what_they_say() -> None:
-    """Hosts of two chips: twice as slow between them is slower; within one host nothing changes."""
+    """With two chips a host, slower links between hosts slow four chips, and not two."""
     flat, slow = (
         [allreduce.all_reduce_us("NV_P100", chips, 64_500_000, levels) for chips in (2, 4)]
         for levels in (FLAT, Levels(slower=4))

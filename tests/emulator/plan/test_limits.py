@@ -238,7 +238,7 @@ def test_a_plan_without_memory_is_not_limited_by_its_buffers(devices: int) -> No
 
 
 def test_functions_that_need_more_than_engines_leave_room_for_slower_ones() -> None:
-    """Multipliers of 4 bits are so many that exponentials of a small transformer could not keep up."""
+    """All 4-bit multipliers that fit would need more exponentials than fit."""
     layers = [
         {"type": "embedding", "features": 24},
         {"type": "conv", "channels": 72, "kernel": 1},
