@@ -4,7 +4,9 @@ given samples.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from ..config import settings_config
 from ..data import Dataset, NgramBits, ngram_bits
 from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
 from ..network import Network
-from ..plan import check_data, make_plan, training_data
+from ..plan import ChainPlan, check_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
 from .placement import check_needs
 from .state import RunWeights, deal_weights
@@ -112,12 +114,8 @@ def evaluate(
         tests = tests.test_first(test_samples or min(config.test_samples, tests.n_test))
     if config.samples is not None:
         tests = tests.first(min(config.samples, tests.n_train))
-    ranks = SingleProcess()
-    check_needs(plan, tests, ranks, gathers=False, trains=False)
-    trainer = ChainTrainer.of(plan, tests, ranks)
-    deal_weights(ranks, run.network, trainer.learnt(), run.weights)
-    tested = trainer.evaluate()
-    trainer.close()
+    with _trained(plan, tests, run) as trainer:
+        tested = trainer.evaluate()
     predicts_each = tests.symbols and run.network.result_steps > 1
     return Evaluation(
         run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note
@@ -125,12 +123,12 @@ def evaluate(
 
 
 def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the logits (n, classes) that a run's weights make of samples, in evaluation; where each step
-    has a result, (n, steps, classes).
+    """Return the logits (n, classes) that a run's weights make of samples, in evaluation; where
+    each step has a result, (n, steps, classes).
 
     Samples are what the network takes, normalised already: floats (n, channels, rows, columns), (n,
-    rows, columns) of one channel, (n, steps, values) of a sequence or (n, values); or symbols, whole
-    numbers (n, steps).
+    rows, columns) of one channel, (n, steps, values) of a sequence or (n, values); or symbols,
+    whole numbers (n, steps).
 
     Raises:
         InputError: they are something else, or devices divide the logits.
@@ -146,16 +144,26 @@ def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
     plan = make_plan(config, 1, network=network)
     nothing = np.broadcast_to(np.uint8(0), (count, *network.input)), np.zeros(count, np.int64)
     data = Dataset("samples", *nothing, *nothing, tuple(map(str, range(network.classes))))
+    head = LogitsHead(count, network.result_steps * network.classes)
+    with _trained(plan, data, run) as trainer, np.errstate(over="ignore", invalid="ignore"):
+        trainer.infer(source, head)
+    steps = (network.result_steps,) if network.result_steps > 1 else ()
+    return head.logits.reshape(count, *steps, network.classes)
+
+
+@contextlib.contextmanager
+def _trained(plan: ChainPlan, data: Dataset, run: RunWeights) -> Iterator[ChainTrainer]:
+    """Yield the chain of a plan, in this process, with a run's weights.
+
+    Raises:
+        InputError: there is no room for it.
+    """
     ranks = SingleProcess()
     check_needs(plan, data, ranks, gathers=False, trains=False)
     trainer = ChainTrainer.of(plan, data, ranks)
-    deal_weights(ranks, network, trainer.learnt(), run.weights)
-    head = LogitsHead(count, network.result_steps * network.classes)
-    with np.errstate(over="ignore", invalid="ignore"):
-        trainer.infer(source, head)
+    deal_weights(ranks, run.network, trainer.learnt(), run.weights)
+    yield trainer
     trainer.close()
-    steps = (network.result_steps,) if network.result_steps > 1 else ()
-    return head.logits.reshape(count, *steps, network.classes)
 
 
 def _source(samples: NDArray[Any], run: RunWeights) -> tuple[ImageSource, int]:
