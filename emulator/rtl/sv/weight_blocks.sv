@@ -19,7 +19,7 @@ module weight_blocks #(
     output logic [SIZE*ENTRY_BITS-1:0] block_words,    // addresses of a block
     output logic [SIZE-1:0]            block_reaches,  // places that it has; others are 0
     input  logic [SIZE*32-1:0]         block,
-    output logic [WORDS*CODE-1:0]      words,          // codes, each with its scale above
+    output logic [WORDS*CODE-1:0]      words,          // codes, each with its block's scale above
     output logic                       done
 );
 
@@ -88,13 +88,25 @@ module weight_blocks #(
 
     wire unused = &codes;  // places that no block has
 
+    // ---- What is kept: codes, and a scale for each block. A word is read with its block's.
+
+    logic [WORDS*BITS-1:0] kept_codes;
+    logic [PLACES*GROUPS*8-1:0] kept_scales;
+
+    for (genvar b = 0; b < PLACES * GROUPS; b++) begin : g_scales
+        always_ff @(posedge clk)
+            if (write && place_written == PLACE_BITS'(b / GROUPS) && group_written == GROUP_BITS'(b % GROUPS))
+                kept_scales[b*8+:8] <= scale;
+    end
     for (genvar w = 0; w < WORDS; w++) begin : g_words
         localparam int AT    = ACROSS != 0 ? w / INNER : w % INNER;
         localparam int PLACE = ACROSS != 0 ? w % INNER : w / INNER;
+        localparam int BLOCK = PLACE * GROUPS + AT / SIZE;
 
         always_ff @(posedge clk)
             if (write && place_written == PLACE_BITS'(PLACE) && group_written == GROUP_BITS'(AT / SIZE))
-                words[w*CODE+:CODE] <= {scale, codes[AT%SIZE*BITS+:BITS]};
+                kept_codes[w*BITS+:BITS] <= codes[AT%SIZE*BITS+:BITS];
+        assign words[w*CODE+:CODE] = {kept_scales[BLOCK*8+:8], kept_codes[w*BITS+:BITS]};
     end
 
 endmodule

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from emuchain.emulator.rtl.formats import literal
 from emuchain.kernels.number import BlockGrid, FloatGrid, Rounding, number_format, number_formats
 from emuchain.kernels.quantise import on_blocks, on_grid
 
@@ -132,8 +133,8 @@ def check(name: str, bits: Records, made: Records, expected: Records) -> None:
 
 
 def numbers() -> Records:
-    """Return upper halves of fp32 with lower ones about the ties of bf16, ties of all formats, and
-    drawn numbers.
+    """Return upper halves of fp32 with lower ones about the ties of bf16, ties of all formats, what
+    is about and beyond their largest values, and drawn numbers.
     """
     draw = np.random.default_rng(38)
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
@@ -142,9 +143,12 @@ def numbers() -> Records:
     any_bits = draw.integers(0, 1 << 32, 1 << 14, np.uint32)
     exponents = draw.integers(90, 150, 1 << 15, np.uint32) << np.uint32(23)
     near_one = exponents | draw.integers(0, 1 << 32, 1 << 15, np.uint32) & np.uint32(0x807FFFFF)
-    return np.concatenate(
-        [upper, *halves, ties.reshape(-1), ties.reshape(-1) - np.uint32(1), any_bits, near_one]
-    )
+    largest = np.array([grid.largest for grid in GRIDS.values()], np.float32).view(np.uint32)
+    steps = np.uint32(1) << np.arange(23, dtype=np.uint32)
+    beyond = np.minimum(largest[:, None] + np.concatenate([steps, steps - 1]), 0x7F800000)
+    signed = np.stack([beyond, beyond | np.uint32(1 << 31)]).astype(np.uint32)
+    drawn = ties.reshape(-1), ties.reshape(-1) - np.uint32(1), any_bits, near_one
+    return np.concatenate([upper, *halves, signed.reshape(-1), *drawn])
 
 
 @pytest.mark.slow
@@ -164,6 +168,28 @@ def test_every_format_and_rounding(build_stream: BuildStream) -> None:
     for i, (name, grid, rounding) in enumerate(CASES):
         expected = canonical(on_grid(bits.view(np.float32), grid, rounding, words))
         check(f"{name} {rounding}", bits, made[:, i], expected)
+
+
+@pytest.mark.slow
+def test_formats_as_they_are_generated(build_stream: BuildStream) -> None:
+    """What a device's modules get of each format, from its least value to what is beyond its
+    largest: bf16 and fp16 become infinite there, where a run's own numbers hardly come.
+    """
+    given = [
+        (number_format(name), rounding)
+        for name in ("bf16", "fp16", "fp8-e4m3", "fp8-e5m2")
+        for rounding in (Rounding.EVEN, Rounding.AWAY, Rounding.ZERO)
+    ]
+    body = "".join(
+        f"    on_grid #(.FORMAT({literal(number, rounding)})) g{i} (.x(in), .y(out[{32 * i}+:32]));\n"
+        for i, (number, rounding) in enumerate(given)
+    )
+    bits = numbers()
+    made = build_stream(stream(1, len(given), body))(bits[:, None])
+    for i, (number, rounding) in enumerate(given):
+        assert isinstance(number.grid, FloatGrid)
+        expected = canonical(on_grid(bits.view(np.float32), number.grid, rounding))
+        check(f"{number.name} {rounding}", bits, made[:, i], expected)
 
 
 def records(clocks: int) -> Records:

@@ -1,6 +1,7 @@
 """Yosys: how it reads the modules, what it prints, and what it makes of them."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.rtl import SOURCES, Rtl, find_yosys, sources
-from emuchain.emulator.rtl.formats import factors
+from emuchain.emulator.rtl.formats import factors, literal
 from emuchain.emulator.rtl.resources import (
     all_cells,
     for_yosys,
@@ -19,6 +20,7 @@ from emuchain.emulator.rtl.resources import (
     resources_of,
     synthesise,
 )
+from emuchain.kernels.number import Rounding, number_format
 
 from .chains import TWO_LAYERS, cluster, modules_beside, plan
 from .conftest import BuildStream
@@ -161,6 +163,37 @@ def test_two_buffers_take_a_register_for_each_bit(yosys: str, tmp_path: Path) ->
         found = resources_of(cells)
         assert (found.ff, found.dsp, found.bram_banks) == (2 * (32 + 1), 0, 0)
         assert 0 < found.lut < found.ff
+
+
+def test_weights_share_scales_in_memory(yosys: str, tmp_path: Path) -> None:
+    """Weights take their codes, and each block one scale. Two output channels more, of eight
+    weights in two blocks each, take no other registers but bits of places' numbers.
+    """
+    names = "fp32 formats registers block_scale quantise quantise_blocks pack weight_blocks".split()
+    for name in names:
+        text = for_yosys((SOURCES / f"{name}.sv").read_text(encoding="utf-8"))
+        (tmp_path / f"{name}.sv").write_text(text, encoding="utf-8")
+    form = literal(number_format("int8@4"), Rounding.EVEN)
+    commands = (
+        f"read_verilog -sv {' '.join(f'{name}.sv' for name in names)} held.sv;"
+        " hierarchy -top held; proc; flatten; opt; stat -width"
+    )
+    registers = []
+    for outputs in (2, 4):
+        given = f".FORMAT({form}), .WORDS({8 * outputs}), .OUTPUTS({outputs})"
+        (tmp_path / "held.sv").write_text(
+            "module held (input logic clk, reset, start, input logic [127:0] block, output logic"
+            f" done, output logic [{8 * outputs * 16 - 1}:0] words);\n    weight_blocks #({given})"
+            " held (.clk, .reset, .start, .block, .words, .done, .block_words(),"
+            " .block_reaches());\nendmodule\n",
+            encoding="utf-8",
+        )
+        done = subprocess.run(
+            [yosys, "-p", commands], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        kinds = re.findall(r"\$s?dffe?_(\d+) +(\d+)", done.stdout)
+        registers.append(sum(int(width) * int(count) for width, count in kinds))
+    assert 0 <= registers[1] - registers[0] - (16 * 8 + 4 * 8) <= 3
 
 
 @pytest.mark.slow
