@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import attention, inceptionn, layers, optimizers, quantise, recurrent
-from .conv import Convolution, Convolving, Sums, convolution, look_up
+from .conv import Convolution, Convolving, DotConvolution, Sums, convolution, look_up
 from .current_folder import python_command, safe_environment
 from .extensions import modules, offered_modules
 from .fifo import serve
@@ -100,6 +100,7 @@ def _groups() -> list[_Group]:
         _Group(quantise.warm, f"{store.ROOM}.quantise.loops", 4.8),
         _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
+        _Group(_warm_dots, f"{store.ROOM}.conv.block_kernel", 3.0),
         _Group(_warm_links, f"{store.ROOM}.inceptionn.burst", 1.3),
     ]
     several = [*modules(layers.__name__), *modules(optimizers.__name__), *offered_modules()]
@@ -123,6 +124,11 @@ def _warm_narrow_sums() -> None:
         Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), Sums.BF16),
         np.ones((1, 3, 3, 2), np.float32),
     )
+
+
+def _warm_dots() -> None:
+    shape = 2, 2, (3, 3), (3, 3), (1, 1), (1, 1)
+    _convolve(DotConvolution(*shape, 8, (True, True, True)), np.ones((1, 3, 3, 2), np.float32))
 
 
 def _convolve(kernel: Convolving, x: Floats) -> None:

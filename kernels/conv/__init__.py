@@ -3,6 +3,7 @@ and in groups.
 """
 
 from .convolution import Convolution, error, forward, gradient, output_shape
+from .dots import DotConvolution
 from .geometry import Sums
 from .grouped import Convolving, Depthwise, Grouped, convolution
 from .look_up import LookUp
@@ -11,6 +12,7 @@ __all__ = [
     "Convolution",
     "Convolving",
     "Depthwise",
+    "DotConvolution",
     "Grouped",
     "LookUp",
     "Sums",

@@ -29,34 +29,21 @@ sample, and PG adds their outer products.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
+from ..jit import FLOAT_BYTES, Floats, Kernels, of_float32
 from ..memory import aligned
 from ..window import Pair, output_size, pair
 from .geometry import Contraction, Geometry, Phase, Sums, lanes_together, padded_lanes, phases_of
+from .operands import Tables, add_nothing, backwards, flat_at, maps_at, offsets_of, whole_at
 
 layout, microkernel, narrow_kernel = (
     Kernels("conv.layout"),
     Kernels("conv.microkernel"),
     Kernels("conv.narrow_kernel"),
 )
-
-Offsets = NDArray[np.int64]
-
-
-class _Tables(NamedTuple):
-    """Offset tables of the numbers of a micro-batch, which hold the memory, and their addresses."""
-
-    keep: tuple[Offsets, ...]
-    places: tuple[int, ...]
-
-    @classmethod
-    def of(cls, *tables: Offsets) -> _Tables:
-        return cls(tables, tuple(table.ctypes.data for table in tables))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,26 +130,26 @@ class Convolution:
             np.ascontiguousarray(of_float32(w, "w")),
             _new(self.packed_size) if out is None else out,
         )
-        place = _flat(packed, self.packed_size, "out")
+        place = flat_at(packed, self.packed_size, "out")
         layout.pack(plain.ctypes.data, self.out_channels, self._geometry.taps, place, False)
         return packed
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
         """Return packed weights as weights (oc, ic, kh, kw), in `out` or in new memory."""
         place, shape = (
-            _flat(packed, self.packed_size, "packed"),
+            flat_at(packed, self.packed_size, "packed"),
             (self.out_channels, self.in_channels, *self.kernel),
         )
         w = np.empty(shape, np.float32) if out is None else out
-        layout.pack(_whole(w, shape, "out"), self.out_channels, self._geometry.taps, place, True)
+        layout.pack(whole_at(w, shape, "out"), self.out_channels, self._geometry.taps, place, True)
         return w
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` in the order in which EB reads them."""
         g = self._geometry
         source, target = (
-            _flat(packed, self.packed_size, "packed"),
-            _flat(out, self.turned_size, "out"),
+            flat_at(packed, self.packed_size, "packed"),
+            flat_at(out, self.turned_size, "out"),
         )
         for phase in self._phases:
             place = target + FLOAT_BYTES * phase.begin
@@ -173,8 +160,8 @@ class Convolution:
         `gradient` read.
         """
         samples = len(x)
-        place, pitch = _place(x, (samples, *self.size, self.in_channels), "x")
-        target = _whole(out, self.frame_shape(samples), "out")
+        place, pitch = maps_at(x, (samples, *self.size, self.in_channels), "x")
+        target = whole_at(out, self.frame_shape(samples), "out")
         pad = self._geometry.pad
         if out.size:
             layout.frame(
@@ -184,8 +171,8 @@ class Convolution:
     def error_frame(self, dy: Floats, out: Floats) -> None:
         """Write the output errors `dy` (n, ho, wo, oc) to the frame `out` that `error` reads."""
         samples, g = len(dy), self._geometry
-        place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
-        target = _whole(out, self.error_frame_shape(samples), "out")
+        place, pitch = maps_at(dy, (samples, *self.output, self.out_channels), "dy")
+        target = whole_at(out, self.error_frame_shape(samples), "out")
         if out.size:
             layout.frame(
                 place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target
@@ -194,15 +181,15 @@ class Convolution:
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
         samples, g = len(y), self._geometry
-        place, pitch = _place(y, (samples, *self.output, self.out_channels), "y")
-        source = _whole(frame, self.frame_shape(samples), "frame")
+        place, pitch = maps_at(y, (samples, *self.output, self.out_channels), "y")
+        source = whole_at(frame, self.frame_shape(samples), "frame")
         if not (y.size and frame.size):
-            _add_nothing(y, fresh)
+            add_nothing(y, fresh)
             return
         pixel, a_pixel, a_k = self._input_tables(samples).places
         pixels, weights = (
             samples * g.output[0] * g.output[1],
-            _flat(packed, self.packed_size, "packed"),
+            flat_at(packed, self.packed_size, "packed"),
         )
         self._contract(
             Contraction(
@@ -215,11 +202,11 @@ class Convolution:
         overwrite them.
         """
         samples, g = len(dy), self._geometry
-        place, pitch = _place(dy, (samples, *self.output, self.out_channels), "dy")
-        source = _whole(frame, self.frame_shape(samples), "frame")
-        target = _flat(packed_gradient, self.packed_size, "packed_gradient")
+        place, pitch = maps_at(dy, (samples, *self.output, self.out_channels), "dy")
+        source = whole_at(frame, self.frame_shape(samples), "frame")
+        target = flat_at(packed_gradient, self.packed_size, "packed_gradient")
         if not (dy.size and frame.size):
-            _add_nothing(packed_gradient, fresh)
+            add_nothing(packed_gradient, fresh)
             return
         # FP's tables, exchanged: the pixels q of PG are taps, and it sums over output pixels.
         row, (_, a_k, a_pixel) = self._rows().places[0], self._input_tables(samples).places
@@ -235,11 +222,11 @@ class Convolution:
         """
         samples, g = len(dx), self._geometry
         shape = samples, *self.size, self.in_channels
-        place, pitch = _place(dx, shape, "dx")
-        source = _whole(error_frame, self.error_frame_shape(samples), "error_frame")
-        weights = _flat(turned, self.turned_size, "turned")
+        place, pitch = maps_at(dx, shape, "dx")
+        source = whole_at(error_frame, self.error_frame_shape(samples), "error_frame")
+        weights = flat_at(turned, self.turned_size, "turned")
         if not (dx.size and error_frame.size):
-            _add_nothing(dx, fresh)
+            add_nothing(dx, fresh)
             return
         if self.is_whole_map and self.size != (1, 1):
             self._error_of_whole_map(dx, place, pitch, source, weights, fresh)
@@ -308,13 +295,13 @@ class Convolution:
             lanes.ctypes.data, samples, self.in_channels, self.size[0] * self.size[1], place, pitch
         )
 
-    def _rows(self) -> _Tables:
+    def _rows(self) -> Tables:
         """Return the table of the rows of the packed gradients."""
         if "rows" not in self._tables:
-            self._tables["rows"] = _Tables.of(np.arange(self._geometry.taps))
+            self._tables["rows"] = Tables.of(np.arange(self._geometry.taps))
         return self._tables["rows"]
 
-    def _input_tables(self, samples: int) -> _Tables:
+    def _input_tables(self, samples: int) -> Tables:
         """Return the number of each output pixel, and the offsets of pixels and of taps in the
         framed inputs.
         """
@@ -322,18 +309,18 @@ class Convolution:
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.framed
-            self._tables[key] = _Tables.of(
+            self._tables[key] = Tables.of(
                 np.arange(samples * g.output[0] * g.output[1]),
-                _offsets(
+                offsets_of(
                     (samples, g.ic * hp * wp),
                     (g.output[0], g.stride[0] * wp),
                     (g.output[1], g.stride[1]),
                 ),
-                _offsets((g.ic, hp * wp), (g.kernel[0], wp), (g.kernel[1], 1)),
+                offsets_of((g.ic, hp * wp), (g.kernel[0], wp), (g.kernel[1], 1)),
             )
         return self._tables[key]
 
-    def _error_tables(self, samples: int) -> list[_Tables]:
+    def _error_tables(self, samples: int) -> list[Tables]:
         """Return for each phase the numbers of input pixels, and offsets of pixels and products in
         the framed errors.
 
@@ -357,80 +344,24 @@ class Convolution:
                     hp * wp - 1 - (down * wp + right)
                 )  # in the plane of the last channel, which comes first
                 tables.append(
-                    _Tables.of(
-                        _backwards(
-                            _offsets((samples, h * w), (len(rows), sh * w), (len(columns), sw))
+                    Tables.of(
+                        backwards(
+                            offsets_of((samples, h * w), (len(rows), sh * w), (len(columns), sw))
                             + (rows.start * w + columns.start)
                         ),
-                        _backwards(
-                            _offsets((samples, size), (len(rows), -wp), (len(columns), -1)) + begin
+                        backwards(
+                            offsets_of((samples, size), (len(rows), -wp), (len(columns), -1))
+                            + begin
                         ),
-                        _offsets((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
+                        offsets_of((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
                     )
                 )
             self._tables[key] = tables
         return self._tables[key]
 
 
-def _offsets(*axes: tuple[int, int]) -> Offsets:
-    """Return the offsets of all indices of nested loops, each (count, step), in order."""
-    offsets = np.zeros((), np.int64)
-    for count, step in axes:
-        offsets = offsets[..., None] + np.arange(count, dtype=np.int64) * step
-    return offsets.reshape(-1)
-
-
-def _add_nothing(target: Floats, fresh: bool) -> None:
-    if fresh:
-        target[...] = 0
-
-
 def _new(size: int) -> Floats:
     return aligned(FLOAT_BYTES * size).view(np.float32)
-
-
-def _backwards(offsets: Offsets) -> Offsets:
-    return np.ascontiguousarray(offsets[::-1])
-
-
-def _place(maps: Floats, shape: tuple[int, ...], name: str) -> tuple[int, int]:
-    """Return the address of maps (n, rows, columns, channels), and the floats from one pixel to the
-    next.
-    """
-    if maps.shape != shape:
-        raise ValueError(f"{name} has shape {maps.shape}; {shape} is needed")
-    of_float32(maps, name)
-    n, h, w, channels = shape
-    if not maps.size:
-        return 0, channels
-    sn, sh, sw, sc = maps.strides
-    step = sw if w > 1 else sh if h > 1 else sn if n > 1 else channels * FLOAT_BYTES
-    fits = (
-        (n == 1 or sn == h * w * step)
-        and (h == 1 or sh == w * step)
-        and (channels == 1 or sc == FLOAT_BYTES)
-    )
-    if not fits or step < channels * FLOAT_BYTES:
-        raise ValueError(
-            f"{name} has strides {maps.strides}; whole maps with the channels last, or a slice of"
-            " their channels, are needed"
-        )
-    return address_of(maps), step // FLOAT_BYTES
-
-
-def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
-    """Return the address of a contiguous array. Raise ValueError if it is not one of float32 and
-    `shape`.
-    """
-    if array.shape != shape or array.dtype != np.float32 or not array.flags.c_contiguous:
-        raise ValueError(
-            f"{name} is {array.dtype} {array.shape}; contiguous float32 {shape} is needed"
-        )
-    return address_of(array)
-
-
-def _flat(array: Floats, size: int, name: str) -> int:
-    return _whole(array, (size,), name)
 
 
 def output_shape(

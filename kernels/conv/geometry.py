@@ -82,6 +82,29 @@ class Contraction(NamedTuple):
     fresh: bool
 
 
+class BlockContraction(NamedTuple):
+    """The operands of `block_kernel.py`, addresses and counts of floats: `depth` values of k in `blocks` blocks of
+    `lengths`.
+
+    In FP and EB, b is packed in panels, and c lies at c[c_pixel[q] * c_step + l]; in PG rows of b
+    are `b_step` floats apart, and c is packed in panels of `c_step` rows, at rows c_pixel[q].
+    """
+
+    c: int
+    c_pixel: int
+    c_step: int
+    pixels: int
+    lanes: int
+    a: int
+    a_pixel: int
+    a_k: int
+    depth: int
+    b: int
+    b_step: int
+    lengths: int
+    blocks: int
+
+
 class Phase(NamedTuple):
     """One class of kernel places in EB: those that reach the same input rows and columns, modulo
     the stride.

@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # names of formats are found for --help, which does without N
 
 FRACTION_BITS, BIAS = 23, 127
 """Bits of fp32's fraction, and the bias of its exponent."""
+NARROW_BITS, WIDE_BITS = FRACTION_BITS + 1, 53
+"""Bits of a whole number that fp32 and fp64 hold."""
 
 
 @dataclasses.dataclass(frozen=True)
