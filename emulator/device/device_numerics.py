@@ -36,7 +36,7 @@ from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
 from .sfu import Sfu
-from .slices import ConvSlice, Learnt, Lengths, SliceNumerics
+from .slices import ConvSlice, DotSlice, Learnt, Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
@@ -452,6 +452,8 @@ def numerics_of(
         from .slices import VocabularySlice
 
         return VocabularySlice(part, start, seed, arena, kept)
+    if formats is not None and formats.precision.dot and not part.layer.operation.looks_up:
+        return DotSlice(part, start, seed, arena, formats, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)
 
 

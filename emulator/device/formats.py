@@ -39,6 +39,10 @@ _OPERANDS = 128
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
+_OUTPUTS, _INPUTS, _ROWS = 0, 1, -1
+"""Along which axis of weights blocks lie."""
+_PIXELS = 192
+"""Of operands of PG in blocks of pixels, what is added to their kind in the keys of their draws."""
 _UPDATE_BITS = 48
 """Of the number by which words are drawn; those above have the replica."""
 
@@ -156,6 +160,26 @@ class MapFormats:
         counts = self.tally.of_kind(kind, values) if values else None
         return Operand(number.grid, rounding, words, counts)
 
+    def in_pixels(
+        self,
+        kind: Literal["activations", "errors"],
+        maps: Data,
+        tensor: int,
+        first: int,
+        samples: Numbers | None,
+    ) -> Data:
+        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels; they are
+        rounded a second time, and not counted.
+
+        Their words are those of a layer that makes a tensor, from number `first` of each sample on.
+        """
+        number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
+        if not number.block:
+            return maps
+        stream = PhiloxStream(self.seed, tensor, _PIXELS + KINDS.index(kind), 0)
+        words = Draws(stream, first, numbers=samples)
+        return _round(maps, maps, number, rounding, -1, words, None)
+
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
         """Return the errors of a layer's inputs, from the first channel on that a slice has,
         rounded by that slice.
@@ -263,9 +287,7 @@ class WeightFormats:
         if not isinstance(number.grid, BlockGrid):
             return 1
         return (
-            0
-            if self.part.cut is not Cut.ICP or outputs_together % number.grid.size
-            else outputs_together
+            0 if self._axis != _OUTPUTS or outputs_together % number.grid.size else outputs_together
         )
 
     def round_lines(self, kind: str, packed: Data, out: Data, update: int, line: int) -> None:
@@ -282,7 +304,44 @@ class WeightFormats:
         """Round the weights from a channel of the slice on, a row for each output channel, in
         place.
         """
-        precision, is_icp = self.formats.precision, self.part.cut is Cut.ICP
+        precision = self.formats.precision
+        form = precision.format(kind), precision.rounding_of(kind)
+        # Rounding of the first weights belongs to no update, and is not counted.
+        counts = None
+        if update and self.counts_updates:
+            counts = self.formats.tally.of_kind(kind, rows.size)
+        words, tied = self._words(kind, channel, update, place), self.part.layer.tied
+        if tied is not None:
+            table = np.ascontiguousarray(rows.T)
+            rows[...] = _round(table, table, *form, -1, words, counts).T
+            return
+        lines = rows
+        if self._axis == _INPUTS:
+            lines = rows.reshape(len(rows), -1, math.prod(self.part.layer.kernel))
+        _round(lines, lines, *form, self._axis, words, counts)
+
+    @property
+    def _axis(self) -> int:
+        """Along which axis of weights blocks lie: of those in rows, or of (outputs, inputs, taps)."""
+        if self.formats.precision.dot and not self.part.layer.operation.looks_up:
+            return _INPUTS
+        return _OUTPUTS if self.part.cut is Cut.ICP else _ROWS
+
+    def turned(self, weights: Data, update: int) -> Data:
+        """Return weights as EB reads them where it has its own: in blocks of output channels, rounded
+        from those that updates change. They have the words of the others, and are not counted.
+        """
+        precision = self.formats.precision
+        form = precision.weights, precision.rounding_of("weights")
+        rows = np.ascontiguousarray(weights).reshape(len(weights), -1)
+        words, out = self._words("weights", 0, update), np.empty(rows.shape, np.float32)
+        return _round(rows, out, *form, _OUTPUTS, words, None).reshape(weights.shape)
+
+    def _words(self, kind: str, channel: int, update: int, place: int = 0) -> Draws:
+        """Return the words of the weights from a channel of the slice on, by their place among those
+        of the whole layer, whatever part of it is here.
+        """
+        is_icp = self.part.cut is Cut.ICP
         _, inputs, *taps = self.part.layer.weight_shape
         tap_count = math.prod(taps)
         output = self.part.out_channels[0] + (0 if is_icp else channel)
@@ -297,19 +356,10 @@ class WeightFormats:
             KINDS.index(kind) + place,
             update | replica << _UPDATE_BITS,
         )
-        form = precision.format(kind), precision.rounding_of(kind)
-        # Rounding of the first weights belongs to no update, and is not counted.
-        counts = None
-        if update and self.counts_updates:
-            counts = self.formats.tally.of_kind(kind, rows.size)
-        # By the place among the weights of the whole layer, whatever part of it is here.
         if tied is not None:
-            table, symbols = np.ascontiguousarray(rows.T), self.part.layer.channels
-            words = Draws(stream, first_input * symbols + output, symbols)
-            rows[...] = _round(table, table, *form, -1, words, counts).T
-            return
-        words = Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
-        _round(rows, rows, *form, 0 if is_icp else -1, words, counts)
+            symbols = self.part.layer.channels
+            return Draws(stream, first_input * symbols + output, symbols)
+        return Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
 
 
 @dataclasses.dataclass(frozen=True)

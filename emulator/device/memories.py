@@ -148,6 +148,11 @@ class Parameter:
         """Value after the last update."""
         return self.versions.newest
 
+    @property
+    def trained(self) -> Data:
+        """What updates change: the master copy, if there is one, or the value."""
+        return self.newest if self._master is None else self._master
+
     def share_out(self, places: NDArray[np.int64]) -> None:
         """Update only what is at these places of the flat array from now on; before any update."""
         self._share = places

@@ -10,6 +10,7 @@ from .balancing import (
     blocks_of,
     channel_bytes,
     storage_of,
+    stored_weight_bytes,
     weight_lines,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
@@ -46,7 +47,17 @@ from .partition import can_take, partition, partition_with_memory, with_balance
 from .placement import Chain, Placement, place
 from .row import PieceMemory
 from .shedding import ShedBounds, SliceNeeds, WeightBanks, shed, slice_needs
-from .slices import Cut, Mapping, Slice, cut_channels, cut_of, imbalance, inputs_before
+from .slices import (
+    Cut,
+    Mapping,
+    Slice,
+    channels_together,
+    cut_channels,
+    cut_of,
+    cut_pieces,
+    imbalance,
+    inputs_before,
+)
 from .traffic import (
     Crossing,
     DataPath,
@@ -106,11 +117,13 @@ __all__ = [
     "can_take",
     "channel_bytes",
     "channel_works",
+    "channels_together",
     "coarse",
     "coarse_shares",
     "cut_channels",
     "cut_layers",
     "cut_of",
+    "cut_pieces",
     "engines_in_turn",
     "first_own",
     "gradient_values",
@@ -137,6 +150,7 @@ __all__ = [
     "steps_before_sending",
     "storage_of",
     "stored_bytes",
+    "stored_weight_bytes",
     "streams",
     "streams_between",
     "tied_between",

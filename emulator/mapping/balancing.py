@@ -134,6 +134,38 @@ def weight_lines(part: Slice, channels: int) -> Lines:
     return Lines(outs, taps * channels) if part.cut is Cut.ICP else Lines(ins * taps, channels)
 
 
+def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
+    """Return the lines of the weights that FP reads, of `channels` of a slice's cut channels: along
+    the dimension that is not cut, or along what FP sums, where blocks of products are summed.
+    """
+    if not storage.lies_across or part.layer.operation.looks_up:
+        return weight_lines(part, channels)
+    outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
+    ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
+    return Lines(ins, outs * kernel_rows * kernel_columns)
+
+
+def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:
+    """Return the lines of the weights that EB has of its own, along the output channels; None if it
+    reads those of FP.
+    """
+    layer = part.layer
+    if not storage.turns or not layer.has_eb or layer.operation.looks_up:
+        return None
+    outs, ins, kernel_rows, kernel_columns = layer.weight_shape
+    ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
+    return Lines(outs, ins * kernel_rows * kernel_columns)
+
+
+def stored_weight_bytes(part: Slice, channels: int, storage: Storage) -> int:
+    """Return the bytes of the weights of `channels` of a slice's cut channels, with all that is kept
+    of them.
+    """
+    turned = turned_lines(part, channels, storage)
+    own = 0 if turned is None else turned.bytes_in(storage.weights)
+    return own + storage.weight_bytes(lines_of_weights(part, channels, storage))
+
+
 def balanced_streams(
     blocks: Sequence[BalancedParameters], link: int, precision: Precision = SINGLE
 ) -> tuple[Stream, ...]:
@@ -187,7 +219,9 @@ def balance(
     # what finds no room is offered to the next device on the left.
     for device in reversed(range(len(slices))):
         room, rest = rooms[device], []
-        may_move = (part for part in slices[device] if part.layer.weights and not stays(part))
+        may_move = (
+            part for part in slices[device] if part.layer.weights and not stays(part, storage)
+        )
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         # Own weights first: those of other devices have to travel for each sample.
         for item in own + unplaced:
@@ -212,19 +246,18 @@ def balance(
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
-def stays(part: Slice) -> bool:
+def stays(part: Slice, storage: Storage = SINGLE_STORAGE) -> bool:
     """Return whether weights stay where they are used: those that layers share, which both update,
-    or frozen ones.
+    frozen ones, or those whose blocks lie across the channels that would go.
     """
-    return part.layer.shares_weights or part.layer.frozen
+    return part.layer.shares_weights or part.layer.frozen or storage.lies_across
 
 
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:
     """Return the bytes of weights that stay where they are used."""
-    staying = (part for part in slices if stays(part))
+    staying = (part for part in slices if stays(part, storage))
     return sum(
-        storage_of(part, storage).weight_bytes(weight_lines(part, part.channels))
-        for part in staying
+        stored_weight_bytes(part, part.channels, storage_of(part, storage)) for part in staying
     )
 
 

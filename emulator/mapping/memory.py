@@ -63,13 +63,21 @@ wait for a block of rows, and read what each row needs off chip once for all of 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 from ...kernels.number import FP32, SCALE_BITS, Lines, NumberFormat
 from ..cluster import BANK_BYTES
 from ..network import Layer, Phase
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, storage_of, weight_lines
+from .balancing import (
+    SINGLE_STORAGE,
+    lines_of_weights,
+    storage_of,
+    stored_weight_bytes,
+    turned_lines,
+    weight_lines,
+)
 from .slices import Cut, Slice
 
 WORDS = FP32.values_in(BANK_BYTES)
@@ -220,7 +228,24 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
         error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin)
         errors = channel_memories(len(outs), columns, storage.errors, outs.start) * rows
         pab = channel_memories(len(outs), columns, storage.sums, outs.start)
+    inputs += _pixel_blocks(part, storage)
     return (inputs + errors, error_buffer, pab) if layer.has_eb else (inputs, Buffer(), pab)
+
+
+def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:
+    """Return what holds the pixels of a block while PG rounds them, where it sums in blocks: of each
+    input channel and place of the kernel, and of each output channel.
+    """
+    layer = part.layer
+    if not storage.dot or not layer.has_pg or layer.operation.looks_up:
+        return Buffer()
+    pixels, places = math.prod(layer.output[1:]), math.prod(layer.kernel)
+    operands = (
+        (len(part.in_channels) * places, storage.activations),
+        (len(part.out_channels), storage.errors),
+    )
+    held = (memories(count, min(number.block, pixels), number) for count, number in operands)
+    return sum(held, Buffer())
 
 
 def _input_lines(part: Slice, samples: int = 1) -> Lines:
@@ -284,7 +309,33 @@ def parameter_memories(
     """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs,
     without bias.
     """
+    if storage.lies_across and not part.layer.operation.looks_up:
+        return _summed_memories(part, channels, storage)
     weights, *others = (parameter_memory(part, channels, *kept) for kept in storage.kept)
+    return weights, sum(others, Buffer())
+
+
+def _summed_memories(part: Slice, channels: int, storage: Storage) -> tuple[Buffer, Buffer]:
+    """Return the same where blocks of weights lie along what FP sums: a scale for the words of some
+    input channels at a place of the kernel, in memories of their own. Weights of EB, in blocks of
+    output channels, are as large, and beside those of FP.
+    """
+    outs, ins, *taps = part.layer.weight_shape
+    ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
+    places = math.prod(taps)
+    lines, turned = lines_of_weights(part, channels, storage), turned_lines(part, channels, storage)
+
+    def memory(number: NumberFormat, shares: int) -> Buffer:
+        if part.layer.operation.one_memory:
+            return line_memory(lines.share(shares), number)
+        return channel_memories(ins, -(-outs // shares), number) * places
+
+    weights, *others = (memory(*kept) for kept in storage.kept)
+    if turned is not None:
+        number = storage.weights
+        one_memory = part.layer.operation.one_memory
+        own = line_memory(turned, number) if one_memory else memories(ins * places, outs, number)
+        weights += own
     return weights, sum(others, Buffer())
 
 
@@ -348,7 +399,10 @@ def memory_streams(
             passes, parameters = rows, number.bytes_of(off_chip.channels)
         else:
             passes = -(-rows // part.layer.rows_at_once) if each_row else 1
-            parameters = weight_lines(part, off_chip.channels).bytes_in(number)
+            turned = turned_lines(part, off_chip.channels, storage)
+            is_turned = phase is Phase.EB and turned is not None
+            lines = turned if is_turned else lines_of_weights(part, off_chip.channels, storage)
+            parameters = lines.bytes_in(number)
         times = 2 if phase is Phase.PG else 1  # gradients are read and written
         return MemoryStream(phase, rows, times * passes * parameters + more)
 
@@ -392,9 +446,11 @@ def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORA
     What is kept of parameters beside them goes in and out. Updates of a master copy write the
     weights, too.
     """
-    storage, weights = storage_of(part, storage), weight_lines(part, off_chip.channels)
+    storage = storage_of(part, storage)
+    weights = lines_of_weights(part, off_chip.channels, storage)
     if len(storage.arrays) == 1:  # it learns nothing
         return 0
+    turned = turned_lines(part, off_chip.channels, storage)
     before_states = 2 + storage.has_copies
     master, shares = storage.kept[2] if storage.has_copies else storage.kept[0]
     moved = 2 * weights.share(shares).bytes_in(master) + storage.has_copies * weights.bytes_in(
@@ -404,6 +460,8 @@ def update_bytes(part: Slice, off_chip: OffChip, storage: Storage = SINGLE_STORA
     # comes on top.
     more = max(0, moved - 2 * weights.bytes_in(storage.gradients))
     states = storage.kept[before_states:]
+    if turned is not None:  # both copies are written
+        more += turned.bytes_in(storage.weights)
     return more + 2 * sum(weights.share(shares).bytes_in(number) for number, shares in states)
 
 
@@ -413,5 +471,5 @@ def stored_bytes(
     """Return the bytes of a slice in off-chip memory: weights, gradients, and activations of the
     samples in flight.
     """
-    weights = storage_of(part, storage).weight_bytes(weight_lines(part, off_chip.channels))
+    weights = stored_weight_bytes(part, off_chip.channels, storage_of(part, storage))
     return weights + off_chip.activations * in_flight * activation_bytes(part, storage)

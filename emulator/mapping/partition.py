@@ -36,11 +36,19 @@ from ..cluster import Board, Cluster, Link
 from ..common import InputError, plural
 from ..network import Layer, Network
 from ..number import Storage
-from .balancing import weight_lines
+from .balancing import stored_weight_bytes
 from .coarse import coarse_shares
 from .engines import channel_works, slice_works
 from .row import Boundaries, Ends, PieceMemory, Row, common, merged
-from .slices import Balance, Mapping, Slice, cut_channels, imbalance
+from .slices import (
+    Balance,
+    Mapping,
+    Slice,
+    channels_together,
+    cut_channels,
+    cut_pieces,
+    imbalance,
+)
 
 _SPREAD_STEPS = 6
 
@@ -57,6 +65,8 @@ class Servers:
     boards: Sequence[Board]
     links: Sequence[Link]
     boundaries: Boundaries
+    between_blocks: Ends | None = None
+    """Where the row may be cut, if blocks of channels stay together."""
 
     @functools.cached_property
     def board_kinds(self) -> tuple[list[Board], list[int]]:
@@ -92,6 +102,8 @@ def reachable(servers: Servers, time_ps: int) -> Iterator[Ends]:
             row.furthest, board=boards[kind], time_ps=time_ps, alone=alone[kind]
         )
         ends = _reached(common(ends, fitting[kind]), furthest)
+        if servers.between_blocks is not None:
+            ends = common(ends, servers.between_blocks)
         if link is not None:
             ends = common(ends, carried[link])
         yield ends
@@ -327,12 +339,15 @@ def can_take(network: Network, cluster: Cluster, devices: int, time_ps: int) -> 
 
 
 def _boards(network: Network, cluster: Cluster, devices: int) -> list[Board]:
-    channels = sum(map(cut_channels, network.layers))
+    precision = cluster.precision
+    channels = sum(cut_pieces(layer, precision) for layer in network.layers)
     if not 1 <= devices <= channels:
+        counted = plural(channels, "channel")
+        if precision.dot:
+            counted = f"{plural(channels, 'block')} of {precision.whole_channels} channels"
         raise InputError(
-            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has"
-            f" {plural(channels, 'channel')} to cut, and each device needs at least one; more"
-            " boards train as `replicas` of such a chain"
+            f"`devices` = {devices}: must be 1 to {channels}: {network.name} has {counted} to cut,"
+            " and each device needs at least one; more boards train as `replicas` of such a chain"
         )
     return [cluster.board(device) for device in range(devices)]
 
@@ -400,7 +415,17 @@ def _servers(
     channels, works = list(map(cut_channels, layers)), list(map(channel_works, layers))
     row = Row(channels, works, on_chip, memory)
     links = [cluster.link_at(link) for link in range(len(boards) - 1)]
-    return Servers(row, boards, links, Boundaries(layers, cluster.link.share, cluster.precision))
+    boundaries = Boundaries(layers, cluster.link.share, cluster.precision)
+    blocks = [channels_together(layer, cluster.precision) for layer in layers]
+    between = _between_blocks(row, blocks) if max(blocks) > 1 else None
+    return Servers(row, boards, links, boundaries, between)
+
+
+def _between_blocks(row: Row, blocks: Sequence[int]) -> Ends:
+    """Return the boundaries of a row that part no block of a layer's channels."""
+    layers = zip(itertools.pairwise(row.first), blocks, strict=True)
+    places = (place for (low, high), block in layers for place in range(low, high, block))
+    return merged((place, place) for place in [*places, row.end])
 
 
 def _slowest_ps(slices: Sequence[Slice], board: Board) -> int:
@@ -419,7 +444,7 @@ def _layers_on_chip(layers: Sequence[Layer], board: Board, storage: Storage) -> 
         (layer.index + 1 for layer in reversed(layers) if not layer.operation.may_be_off_chip), 0
     )
     whole = [Slice(layer, 0, cut_channels(layer)) for layer in layers[first:]]
-    weights = sum(storage.weight_bytes(weight_lines(part, part.channels)) for part in whole)
+    weights = sum(stored_weight_bytes(part, part.channels, storage) for part in whole)
     biases = sum(layer.bias * layer.channels for layer in layers[first:])
     needed = weights + storage.bias_bytes(biases)
     fits = needed <= board.on_chip_memory_bytes

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..cluster import BANK_BYTES
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, channel_bytes, storage_of
+from .balancing import SINGLE_STORAGE, channel_bytes, storage_of, turned_lines
 from .memory import (
     LUT_RAM_BITS,
     WORDS,
@@ -66,7 +66,10 @@ class WeightBanks(NamedTuple):
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        arrays, shares = zip(*storage_of(part, storage).kept, strict=True)
+        own = storage_of(part, storage)
+        arrays, shares = zip(*own.kept, strict=True)
+        if turned_lines(part, 1, own) is not None:  # weights that EB has of its own
+            arrays, shares = (*arrays, own.weights), (*shares, 1)
         words_in_bank = tuple(number.values_in(BANK_BYTES) for number in arrays)
         blocks = any(number.block for number in arrays)
         deepens = part.layer.operation.one_memory or part.cut is Cut.OCP
@@ -84,12 +87,18 @@ class WeightBanks(NamedTuple):
             banks += -(-own // most) if own > LUT_RAM_BITS else 0
         return self.memories * (1 if self.deepens else channels) * banks
 
+    @property
+    def _has_sums_in_blocks(self) -> bool:
+        return self.part is not None and self.storage.lies_across
+
     def most_channels(self, available: int, banks: int) -> int:
         """Return the most of `available` channels that take at most `banks`."""
         if self.of_channels(available) <= banks:
             return available
         if banks < 0:
             return 0
+        if self._has_sums_in_blocks:  # a channel alone takes scales that it shares with others
+            return bisect.bisect_right(range(available + 1), banks, key=self.of_channels) - 1
         if not self.deepens:
             return banks // self.of_channels(1)
         if self.part is None and len({*self.words_in_bank}) == len({*self.shares}) == 1:
@@ -150,6 +159,10 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
         for shares in storage_of(part, storage).bias_shares
     )
     act_ram_bytes = port_bytes(part, OffChip(activations=True), storage)
+    # Scales that channels share where blocks are summed count in equal parts.
+    channels = part.channels if storage.lies_across else 1
+    weights = port_bytes(part, OffChip(channels), storage)
+    with_rows = port_bytes(part, OffChip(channels, activations=True), storage) - act_ram_bytes
     fixed = memory.line_buffers.banks + memory.error_buffer.banks + memory.pab.banks
     return SliceNeeds(
         part,
@@ -158,9 +171,8 @@ def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) 
         act_ram_banks=memory.act_ram.banks,
         act_ram_bytes=act_ram_bytes,
         weights=WeightBanks.of(part, storage),
-        weight_bytes=port_bytes(part, OffChip(channels=1), storage),
-        rows_weight_bytes=port_bytes(part, OffChip(channels=1, activations=True), storage)
-        - act_ram_bytes,
+        weight_bytes=-(-weights // channels),
+        rows_weight_bytes=-(-with_rows // channels),
         parameter_bytes=channel_bytes(part, storage.weights),
     )
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from ..network import Layer, Network
+from ..number import Precision
 
 ICP_FROM_CHANNELS = 16
 """Layers with fewer input channels are cut by output channels: "OCP is only used when the number of
@@ -42,6 +43,22 @@ def cut_of(layer: Layer) -> Cut:
 def cut_channels(layer: Layer) -> int:
     """Return the number of channels along which the layer is cut; 1 if it is indivisible."""
     return layer.operation.pieces(layer.output) if cut_of(layer) is Cut.OCP else layer.input[0]
+
+
+def channels_together(layer: Layer, precision: Precision) -> int:
+    """Return how many of the channels along which a layer is cut stay together, counted from 0: whole
+    blocks of products that are summed exactly.
+
+    Cut by outputs, a layer without EB sums none of them.
+    """
+    is_summed = layer.has_eb or cut_of(layer) is Cut.ICP
+    sums = layer.has_weights and not layer.operation.looks_up
+    return precision.whole_channels if is_summed and sums else 1
+
+
+def cut_pieces(layer: Layer, precision: Precision) -> int:
+    """Return into how many pieces a layer can be cut."""
+    return -(-cut_channels(layer) // channels_together(layer, precision))
 
 
 def inputs_before(layer: Layer, boundary: int) -> int:

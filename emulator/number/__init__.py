@@ -2,6 +2,7 @@
 and states.
 """
 
+from .exact import sum_bits
 from .precision import (
     HELD,
     KINDS,
@@ -29,4 +30,5 @@ __all__ = [
     "named_format",
     "narrowest",
     "precision_of",
+    "sum_bits",
 ]

@@ -19,7 +19,8 @@ activations and errors are. What softmax computes stays in single precision, and
 statistics, and the products of errors and values, which are sums.
 
 `accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed
-point.
+point; or `dot:N`: the N products of a block are added exactly, and blocks in fp32. Blocks lie along
+what is summed, so what is summed in two directions is rounded in blocks of each (`Precision.turns`).
 
 A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a
 product takes the narrowest class that holds both. Floats do not hold all integers of as many bits:
@@ -34,7 +35,8 @@ FP16.
 from __future__ import annotations
 
 import dataclasses
-import re
+import itertools
+import math
 from collections.abc import Collection, Mapping
 
 from ...kernels.number import (
@@ -42,6 +44,7 @@ from ...kernels.number import (
     FP16,
     FP32,
     MULTIPLIERS,
+    WIDE_BITS,
     BlockGrid,
     Lines,
     NumberFormat,
@@ -50,6 +53,7 @@ from ...kernels.number import (
     number_formats,
 )
 from ..common import did_you_mean, either
+from .exact import sum_bits
 from .sharing import Sharing
 
 HELD: Mapping[str, tuple[str, ...]] = {
@@ -97,6 +101,10 @@ class Storage:
     biases: NumberFormat = FP32
     has_copies: bool = False
     shares: tuple[int, ...] = ()
+    dot: int = 0
+    """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB has
+    a copy of its own.
+    """
 
     @classmethod
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
@@ -155,6 +163,16 @@ class Storage:
         return self.arrays[2] if self.has_copies else self.arrays[0]
 
     @property
+    def turns(self) -> bool:
+        """Whether EB has weights of its own, in blocks of what it sums."""
+        return self.dot > 0 and self.weights.block > 0
+
+    @property
+    def lies_across(self) -> bool:
+        """Whether blocks of weights lie across the input channels along which layers are cut."""
+        return self.dot > 0 and any(number.block for number in self.arrays)
+
+    @property
     def states(self) -> tuple[NumberFormat, ...]:
         """The formats of what is kept of a weight beside itself, its gradient and its master copy."""
         # weights | gradients | master, if has_copies | states, and residuals of error feedback
@@ -174,7 +192,9 @@ KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
-_SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16}
+_DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
+"""Products of a block that is summed exactly."""
+_SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
 """What sums may be, and a format of as many bits."""
 _MOST_LOSS_SCALE = 2**24
 
@@ -222,6 +242,27 @@ class Precision:
         return self.activations if self.activations == self.weights == self.errors else None
 
     @property
+    def dot(self) -> int:
+        """How many products are summed exactly before fp32 takes them; 0: none."""
+        return _DOTS.get(self.accumulate, 0)
+
+    @property
+    def turns(self) -> bool:
+        """Whether EB reads weights of its own, in blocks of output channels, where those of FP are of
+        input channels.
+        """
+        return self.dot > 0 and self.weights.block > 0
+
+    @property
+    def whole_channels(self) -> int:
+        """Channels that a cut must leave together where blocks are summed: whole blocks of products,
+        and of weights.
+        """
+        of_weights = "weights", "gradients", "master", "states"
+        blocks = (self.format(kind).block or 1 for kind in of_weights)
+        return math.lcm(self.dot, *blocks) if self.dot else 1
+
+    @property
     def has_copies(self) -> bool:
         """Whether weights that engines read are a copy of those that updates change, in a format of
         their own.
@@ -254,7 +295,13 @@ class Precision:
         master = (self.master,) if self.has_copies else ()
         arrays = self.weights, self.sums, *master, *(self.states,) * states
         return Storage(
-            self.activations, self.errors, self.sums, arrays, 2 + states, has_copies=self.has_copies
+            self.activations,
+            self.errors,
+            self.sums,
+            arrays,
+            2 + states,
+            has_copies=self.has_copies,
+            dot=self.dot,
         )
 
     @property
@@ -324,13 +371,38 @@ def precision_of(given: object) -> Precision:
     scale = _choice("scale", table.get("scale", "up"), _SCALES)
     formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
     formats |= {kind: _at(kind, table[kind]) for kind in KINDS if kind in table}
-    return Precision(
+    precision = Precision(
         **{kind: _scaled(number, scale) for kind, number in formats.items()},
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
         loss_scale=_loss_scale(table.get("loss_scale", 1)),
     )
+    _check_dots(precision)
+    return precision
+
+
+def _check_dots(precision: Precision) -> None:
+    """Check that products of a block have one scale, and that their sum is exact."""
+    given, size = f"accumulate = {precision.accumulate!r}", precision.dot
+    if not size:
+        return
+    for kind in _NARROW:
+        number = precision.format(kind)
+        if number.block % size:
+            raise ValueError(
+                f"{given}: {kind} in {number.name} have several scales in {size} products; should"
+                f" be blocks of a multiple of {size}"
+            )
+    for pair in itertools.combinations(_NARROW, 2):
+        one, other = (precision.format(kind) for kind in pair)
+        bits = sum_bits(one, other, size)
+        if bits > WIDE_BITS:
+            raise ValueError(
+                f"{given}: an exact sum of {size} products of {pair[0]} in {one.name} and {pair[1]}"
+                f" in {other.name} takes {bits} bits, for which there is no adder of {WIDE_BITS};"
+                " should be formats of less range, such as 'mxint8'"
+            )
 
 
 def _table(text: str) -> dict[str, object]:
@@ -406,10 +478,10 @@ def _choice(key: str, value: object, choices: tuple[str, ...]) -> str:
 
 
 def _accumulator(value: object) -> str:
-    if re.fullmatch(r"dot:[0-9]+|kulisch", str(value)):
+    if value == "kulisch":
         raise ValueError(
-            f"accumulate = {value!r}: sums of blocks of products would depend on where layers are"
-            f" cut; should be {either([*map(repr, _SUMS)])}"
+            f"accumulate = {value!r}: sums of all products would travel with all their bits where"
+            f" layers are cut; should be {either([*map(repr, _SUMS)])}"
         )
     return _choice("accumulate", value, tuple(_SUMS))
 

@@ -20,7 +20,7 @@ from ...comm.exchange import DataParallel, sums_once
 from ...kernels.number import FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
-from ..mapping import Cut, cut_channels, cut_of
+from ..mapping import Cut, cut_of, cut_pieces
 from ..network import Network
 from ..number import Precision
 from ..schedule import (
@@ -143,7 +143,9 @@ def check_chunks(config: Config, network: Network, devices: int, chunks: int) ->
         InputError: there are more stages than layers or channels.
     """
     whole = config.stages == "layers"
-    parts = len(network.layers) if whole else sum(map(cut_channels, network.layers))
+    parts = len(network.layers)
+    if not whole:
+        parts = sum(cut_pieces(layer, config.precision) for layer in network.layers)
     if devices * chunks > parts:
         kind = "layers" if whole else "channels"
         raise InputError(
@@ -371,6 +373,44 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
             )
     if config.precision.accumulate == "int32":
         _check_integers(config, network)
+    if config.precision.dot:
+        _check_dots(config, network)
+
+
+def check_whole_sums(config: Config) -> None:
+    """Check that boards that take actions as a whole add as they do.
+
+    Raises:
+        InputError: products would be summed in blocks.
+    """
+    if config.precision.dot:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: sums of blocks are those of engines of their"
+            " own for FP, EB and PG; should be without `accumulate`, or with `engines` = 'split'"
+        )
+
+
+def _check_dots(config: Config, network: Network) -> None:
+    """Check that products of all layers can be summed in blocks.
+
+    Raises:
+        InputError: those of a layer cannot.
+    """
+    precision = config.precision
+    given = f"`precision` = {str(precision)!r}: accumulate = {precision.accumulate!r}"
+    for layer in network.layers:
+        if layer.operation.groups > 1:
+            raise InputError(
+                f"{given} sums {precision.dot} input channels exactly, and {layer.name} has"
+                f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
+                " within blocks; should be without `accumulate`"
+            )
+        if layer.tied is not None and precision.turns:
+            raise InputError(
+                f"{given} takes weights in blocks of what is summed, and {layer.name} has those of"
+                f" {layer.tied.name}, which keeps blocks of symbols; should be a format without"
+                " blocks"
+            )
 
 
 def _check_integers(config: Config, network: Network) -> None:

@@ -25,10 +25,12 @@ from ..cluster import CHAIN, Board, Cluster
 from ..common import InputError, plural
 from ..mapping import (
     Chain,
+    HandmadeCut,
     Mapping,
     ShedBounds,
     Slice,
     SliceNeeds,
+    channels_together,
     cut_channels,
     partition,
     partition_layers,
@@ -458,7 +460,20 @@ class TriedCuts:
                 else f"schedule {self.config.schedule.name}"
             )
             raise InputError(f"{cut.blame}: cuts {part.layer.name}, which stays whole with {by}")
+        self._check_blocks(mapping, cut)
         return mapping
+
+    def _check_blocks(self, mapping: Mapping, cut: HandmadeCut) -> None:
+        """Check that a cut parts no block of channels whose products are summed exactly."""
+        for part in (part for slices in mapping.devices for part in slices):
+            together = channels_together(part.layer, self.config.precision)
+            if not part.is_last and part.end % together:
+                near = [part.end // together * together + more for more in (0, together)]
+                raise InputError(
+                    f"{cut.blame}: {part.layer.name} is cut at channel {part.end}, within a block of"
+                    f" {together} whose products are summed exactly; should be at"
+                    f" {' or '.join(str(end) for end in near)}"
+                )
 
     def _at_layers(self) -> list[Mapping]:
         """Return the cut at layers, where layers stay whole or one is worth a try."""

@@ -29,6 +29,7 @@ from .chain import (
     check_chunks,
     check_precision,
     check_topology,
+    check_whole_sums,
     chunks_of,
     folded,
     in_precision,
@@ -199,6 +200,8 @@ def _plan_of(
     )
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_precision(config, network, has_numbers=machine is None or not timing_only)
+    if machine is not None:
+        check_whole_sums(config)
     if isinstance(config.schedule, EditedKind):
         batch = config.batch // data_parallel.replicas
         config.schedule.order.check(

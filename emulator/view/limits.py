@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from ..cluster import Cluster
 from ..common import either, format_time_ps, number, percent, toml_value
-from ..mapping import can_take, cut_channels
+from ..mapping import can_take, cut_pieces
 from ..plan import ChainPlan
 from ..run import (
     Cause,
@@ -232,7 +232,10 @@ def _more_devices(plan: ChainPlan) -> dict[str, object]:
         devices = 2 * plan.data_parallel.replicas
         return {"devices": devices, **({"batch": 2 * batch} if batch % devices else {})}
     layers, whole = plan.network.layers, plan.network.recurs and not plan.config.schedule.aligned
-    more = min(2 * plan.devices, len(layers) if whole else sum(map(cut_channels, layers)))
+    parts = len(layers)
+    if not whole:
+        parts = sum(cut_pieces(layer, plan.config.precision) for layer in layers)
+    more = min(2 * plan.devices, parts)
     if more > plan.devices and _may_be_faster(plan, more, plan.cluster):
         return {"devices": more, **({} if plan.config.cut is None else {"cut": None})}
     links = [plan.cluster.link, *plan.cluster.own_links]

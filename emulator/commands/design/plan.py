@@ -28,7 +28,7 @@ from ...common import (
     toml_file,
 )
 from ...config import blaming, load_config
-from ...mapping import HandmadeCut, cut_channels, storage_of, weight_lines
+from ...mapping import HandmadeCut, cut_channels, storage_of, stored_weight_bytes
 from ...number import Storage
 from ...plan import (
     ChainPlan,
@@ -418,9 +418,7 @@ def _print_off_chip(layout: Layout, state: SteadyState, full: bool) -> None:
         )
         storage = layout.cluster.storage
         parameters = sum(
-            storage_of(part.part, storage).weight_bytes(
-                weight_lines(part.part, part.off_chip.channels)
-            )
+            stored_weight_bytes(part.part, part.off_chip.channels, storage_of(part.part, storage))
             for part in device.slices
         )
         rows.append(

@@ -2,6 +2,7 @@
 
     SliceNumerics        maps in and out, the SFU, the ends of the chain
       ConvSlice          convolutions, fully connected layers, embeddings
+        DotSlice         those whose products are summed in blocks, exactly
         VocabularySlice  a classifier that computes its part of the loss
       AttentionSlice     heads, without weights
       RecurrentSlice     LSTM and GRU, over all time steps

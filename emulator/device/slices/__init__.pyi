@@ -1,5 +1,6 @@
 from .attention import AttentionSlice
 from .conv import ConvSlice, VocabularySlice
+from .dots import DotSlice
 from .numerics import Learnt, Lengths, SliceNumerics, State
 from .recurrent import (
     TAPE,
@@ -17,6 +18,7 @@ __all__ = [
     "TAPE",
     "AttentionSlice",
     "ConvSlice",
+    "DotSlice",
     "Learnt",
     "Lengths",
     "RecurrentSlice",

@@ -50,7 +50,7 @@ class SliceSums:
     @property
     def kind(self) -> Sums:
         """What kernels sum in."""
-        return Sums[self.precision.accumulate.upper()]
+        return Sums.FP32 if self.precision.dot else Sums[self.precision.accumulate.upper()]
 
     def _bits(self, kind: str) -> int:
         grid = self.precision.format(kind).grid
@@ -103,7 +103,7 @@ class ConvSlice(SliceNumerics):
             SINGLE if formats is None or layer.operation.looks_up else formats.precision
         )  # no sums in a row
         self._sums = SliceSums(precision)
-        self._convolution = _convolution_of(part, self._sums)
+        self._convolution = self._convolving()
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         own = (
             None
@@ -121,6 +121,9 @@ class ConvSlice(SliceNumerics):
         self._turn()
         self._gradient_is_whole = True
         self._act_ram, self._output_errors = ActRam(arena), ActRam(arena)
+
+    def _convolving(self) -> Convolving:
+        return _convolution_of(self.part, self._sums)
 
     async def forward(
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
@@ -210,11 +213,13 @@ class ConvSlice(SliceNumerics):
         if not self.part.layer.has_pg:
             return
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
-        self._convolution.gradient(
-            self._weight.gradient, frame, dy, fresh=self._weight.begins_sum()
-        )
+        self._add_gradient(whole, frame, dy, fresh=self._weight.begins_sum())
         self._gradient_is_whole = False
         super().gradient(whole)
+
+    def _add_gradient(self, whole: SampleSpan, frame: Data, dy: Data, *, fresh: bool) -> None:
+        """Add the gradients of a micro-batch to their sum."""
+        self._convolution.gradient(self._weight.gradient, frame, dy, fresh=fresh)
 
     def _finish_gradient(self) -> None:
         """Make the sum of gradients whole, once PG has added all of a mini-batch."""

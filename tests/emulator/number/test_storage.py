@@ -15,6 +15,7 @@ from emuchain.emulator.mapping import (
     channel_bytes,
     cut_channels,
     memories,
+    memory_streams,
     port_bytes,
     slice_memory,
     update_bytes,
@@ -148,3 +149,40 @@ def test_a_narrow_run_fits_where_a_wide_one_does_not(plan_of: Any) -> None:
         for given in ("fp32", "bf16 master=bf16")
     )
     assert narrow < wide
+
+
+def test_sums_of_blocks_by_hand() -> None:
+    """conv4_1 has 256 inputs, 512 outputs and 9 places; 64 inputs are here, two blocks of each
+    output and place.
+    """
+    precision = precision_of("mxint8 accumulate=dot:32")
+    storage = precision.storage(0)
+    memory, plain = (
+        slice_memory(PART, 1, None, each) for each in (storage, precision_of("mxint8").storage(0))
+    )
+    values = 64 * 9 * 512
+    forward, back = values + 2 * 9 * 512, values + 64 * 9 * 16
+    assert memory.lpram.bytes == forward + back
+    assert memory.lgb.bytes == plain.lgb.bytes == 2 * 4 * values
+    rows, columns = CONV.output[1:]
+    assert rows * columns > 32
+    blocks = (64 * 9 + 512) * 33
+    assert memory.line_buffers.bytes == plain.line_buffers.bytes + blocks
+    fp, eb, _ = memory_streams(PART, OffChip(channels=64), storage)
+    assert (fp.sample_bytes, eb.sample_bytes) == (forward, back)
+    # PG has moved gradients in and out; an update moves the master in and out, and both copies out.
+    assert update_bytes(PART, OffChip(channels=64), storage) == forward + back
+    banks = WeightBanks.of(PART, storage)
+    assert banks.of_channels(64) == memory.lpram.banks + memory.lgb.banks
+    for most in (0, 1, banks.of_channels(33), banks.of_channels(64)):
+        channels = banks.most_channels(64, most)
+        assert banks.of_channels(channels) <= most
+        assert channels == 64 or banks.of_channels(channels + 1) > most
+
+
+def test_the_first_layer_keeps_no_weights_for_errors() -> None:
+    first = load_network("vgg16").layers[0]
+    part = Slice(first, 0, cut_channels(first))
+    storage = precision_of("mxint8 accumulate=dot:32").storage(0)
+    # 3 inputs are a block of each output and place.
+    assert slice_memory(part, 1, None, storage).lpram.bytes == 9 * 64 * (3 + 1) + 4 * 64

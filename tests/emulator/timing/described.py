@@ -56,7 +56,9 @@ class Formats(NamedTuple):
         words = dict(word.split("=") for word in text.split() if "=" in word)
         [base] = [word for word in text.split() if "=" not in word] or ["fp32"]
         narrow = [words.get(kind, base) for kind in ("activations", "weights", "errors")]
-        return cls(*[Format(*FORMATS[name]) for name in (*narrow, words.get("accumulate", "fp32"))])
+        sums = words.get("accumulate", "fp32")
+        sums = "fp32" if sums.startswith("dot:") else sums  # of blocks, in fp32
+        return cls(*[Format(*FORMATS[name]) for name in (*narrow, sums)])
 
 
 SYMBOLS = Format(32, 0)

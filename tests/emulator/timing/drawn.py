@@ -261,6 +261,19 @@ def narrow_chains(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def dot_chains(draw: st.DrawFn) -> Case:
+    """A run of one chain whose products are summed in blocks, its data on chip."""
+    network, cluster, keys = draw(chains())
+    for board in cluster["boards"]:
+        board.pop("off_chip_gbytes_per_s", None)
+    hypothesis.assume(all(layer.get("groups", 1) == 1 for layer in network["layers"]))
+    formats = st.sampled_from(["mxfp6", "q2.5", "mxfp4 master=bf16", "mxfp8"])
+    words = [draw(formats), f"accumulate=dot:{draw(st.sampled_from([8, 16, 32]))}"]
+    keys = {**keys, "devices": min(keys["devices"], len(network["layers"]) // 2 + 1)}
+    return Case(network, cluster, {**keys, "precision": " ".join(words)})
+
+
+@st.composite
 def replicas(draw: st.DrawFn) -> Case:
     """Replicas, each a chain or a device, and how they exchange gradients."""
     count = draw(st.integers(2, 5))

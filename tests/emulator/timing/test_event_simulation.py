@@ -38,6 +38,7 @@ from .drawn import (
     attention_chains,
     built_chains,
     chains,
+    dot_chains,
     frozen_chains,
     narrow_attention_chains,
     narrow_chains,
@@ -178,6 +179,12 @@ def test_same_picoseconds_with_frozen_layers(drawn: Drawn) -> None:
 @hypothesis.given(planned(narrow_chains()))
 @hypothesis.settings(max_examples=60)
 def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(dot_chains()))
+@hypothesis.settings(max_examples=40)
+def test_same_picoseconds_with_sums_of_blocks(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

@@ -1,0 +1,261 @@
+"""A small CNN whose products are summed in blocks, trained here number by number, and by the
+emulator: every weight is equal.
+
+Sums of blocks are exact here: fp64 holds them, and what is added to them is rounded once, as a
+fraction where fp64 does not hold it. Roundings and their places are written out, as docs/numbers.md
+states them. Of the emulator's kernels, the errors of the loss and the words of Philox are used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emuchain.emulator.device import epoch_order
+from emuchain.emulator.device.memories import initial_weights
+from emuchain.emulator.number import KINDS
+from emuchain.emulator.plan import training_data
+from emuchain.kernels.layers.loss import softmax_cross_entropy
+from emuchain.kernels.quantise import PhiloxStream
+
+from ...kernels.conv.exact import cut, single
+from .gpt import Table, written
+from .test_formats_of_attention_by_hand import E2M1, E4M3, Form
+
+F = np.float32
+BATCH, STEPS, SEED = 3, 5, 5
+RATE, MOMENTUM, DECAY = F(0.05), F(0.9), F(0.01)
+LAYERS: list[Table] = [
+    {"type": "conv", "name": "c1", "channels": 40, "kernel": 3, "pad": 1, "stride": 4},
+    {"type": "relu"},
+    {"type": "conv", "name": "c2", "channels": 70, "kernel": 3, "pad": 1, "stride": 2},
+    {"type": "relu"},
+    {"type": "max-pool", "kernel": 2},
+    {"type": "fc", "name": "f1", "features": 40},
+    {"type": "relu"},
+    {"type": "fc", "name": "f2", "features": 10},
+    {"type": "softmax"},
+]
+INT8 = Form(6, 0, 127 / 64, block=32)
+FORMS: dict[str, tuple[str, int, Form]] = {
+    "mxint8": ("mxint8 accumulate=dot:32", 32, INT8),
+    "mxint8 in eighths": ("mxint8 accumulate=dot:8 loss_scale=64", 8, INT8),
+    "mxint8 by chance": (
+        "mxint8 rounding=stochastic accumulate=dot:32",
+        32,
+        dataclasses.replace(INT8, by_chance=True),
+    ),
+    "mxfp4": ("mxfp4 accumulate=dot:16", 16, dataclasses.replace(E2M1, block=32)),
+    "mxfp8, in fp64": ("mxfp8 accumulate=dot:32", 32, dataclasses.replace(E4M3, block=32)),
+    "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
+    "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
+}
+
+
+def added(sums: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Return fp32 sums and exact ones of blocks, added and rounded once."""
+    before = sums.astype(np.float64)
+    near = before + blocks
+    of_blocks = near - before
+    lost = (before - (near - of_blocks)) + (blocks - of_blocks)
+    result = near.astype(F)
+    for place in zip(*np.nonzero(lost), strict=True):
+        result[place] = single(Fraction(before[place]) + Fraction(blocks[place]))
+    return result
+
+
+class Emulation:
+    """The network and its training."""
+
+    def __init__(self, plan: Any, size: int, form: Form) -> None:
+        self.form, self.size = form, size
+        self.scale = plan.config.precision.loss_scale
+        self.layers = list(plan.network.layers)
+        self.masters = {}
+        for layer in self.layers:
+            outs, ins, *_ = layer.weight_shape
+            first = initial_weights(layer, plan.network.start, SEED, range(ins), range(outs))
+            self.masters[layer.name] = first.copy()
+        self.velocities = {name: np.zeros_like(own) for name, own in self.masters.items()}
+        self._round_weights(0)
+
+    def _rounded(
+        self, values: np.ndarray, axis: int, words: Callable[[], np.ndarray]
+    ) -> np.ndarray:
+        every = words() if self.form.by_chance else np.zeros(values.shape, np.uint32)
+        lines, own = (np.moveaxis(array, axis, -1) for array in (values, every))
+        return np.ascontiguousarray(np.moveaxis(self.form.round(lines, own), -1, axis))
+
+    def _words(self, tensor: int, purpose: int, number: int, shape: Any) -> np.ndarray:
+        stream = PhiloxStream(SEED, tensor, purpose, number)
+        return stream.words(0, int(np.prod(shape))).reshape(shape)
+
+    def _round_weights(self, update: int) -> None:
+        self.weights, self.turned = {}, {}
+        for layer in self.layers:
+            own = self.masters[layer.name]
+
+            def words(layer: Any = layer, shape: Any = own.shape) -> np.ndarray:
+                return self._words(layer.index, KINDS.index("weights"), update, shape)
+
+            self.weights[layer.name] = self._rounded(own, 1, words)
+            self.turned[layer.name] = self._rounded(own, 0, words)
+
+    def _map(self, kind: str, maps: np.ndarray, tensor: int, sample: int) -> np.ndarray:
+        """Round a map (channels, rows, columns); words go by pixels."""
+        rows, shape = np.moveaxis(maps, 0, -1), np.moveaxis(maps, 0, -1).shape
+        made = self._rounded(
+            rows, -1, lambda: self._words(tensor, KINDS.index(kind), sample, shape)
+        )
+        return np.ascontiguousarray(np.moveaxis(made, -1, 0))
+
+    def _pixels(
+        self, kind: str, lines: np.ndarray, tensor: int, first: int, sample: int
+    ) -> np.ndarray:
+        """Round lines (channels, pixels) once more, for PG."""
+        if not self.form.block:
+            return lines
+
+        def words() -> np.ndarray:
+            stream = PhiloxStream(SEED, tensor, 192 + KINDS.index(kind), sample)
+            return stream.words(first, lines.size).reshape(lines.shape)
+
+        return self._rounded(lines, -1, words)
+
+    def _forward(self, layer: Any, x: np.ndarray) -> np.ndarray:
+        weight = self.weights[layer.name].astype(np.float64)
+        y = np.zeros(layer.output, F)
+        for channels in cut(len(x), self.size):
+            own = slice(channels.start, channels.stop)
+            for (u, v), read in self._reads(layer, x).items():
+                block = np.einsum("oi,irc->orc", weight[:, own, u, v], read[own])
+                y = added(y, block)
+        return y
+
+    def _reads(self, layer: Any, x: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+        """What outputs read through each place of the kernel."""
+        (kh, kw), (down, across), (top, left) = layer.window
+        _, rows, columns = layer.output
+        framed = np.pad(x, ((0, 0), (top, top), (left, left))).astype(np.float64)
+        return {
+            (u, v): framed[:, u : u + down * rows : down, v : v + across * columns : across][
+                :, :rows, :columns
+            ]
+            for u in range(kh)
+            for v in range(kw)
+        }
+
+    def _errors(self, layer: Any, dy: np.ndarray) -> np.ndarray:
+        weight = self.turned[layer.name].astype(np.float64)
+        (kh, kw), (down, across), (top, left) = layer.window
+        ins, height, width = layer.input
+        _, rows, columns = dy.shape
+        dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), F)
+        for channels in reversed(cut(len(dy), self.size)):
+            own = slice(channels.start, channels.stop)
+            for u in range(kh):
+                for v in range(kw):
+                    block = np.einsum(
+                        "oi,orc->irc", weight[own, :, u, v], dy[own].astype(np.float64)
+                    )
+                    place = np.s_[
+                        :,
+                        u : u + down * (rows - 1) + 1 : down,
+                        v : v + across * (columns - 1) + 1 : across,
+                    ]
+                    dx[place] = added(dx[place], block)
+        return dx[:, top : top + height, left : left + width]
+
+    def _add_gradient(
+        self, layer: Any, total: np.ndarray, x: np.ndarray, dy: np.ndarray, sample: int
+    ) -> None:
+        tensor, pixels, ins = layer.makes.number, dy[0].size, len(x)
+        lines = self._pixels("errors", dy.reshape(len(dy), -1), tensor, 0, sample)
+        for place, ((u, v), read) in enumerate(self._reads(layer, x).items()):
+            first = place * ins * pixels
+            own = self._pixels(
+                "activations", read.reshape(ins, -1).astype(F), tensor, first, sample
+            )
+            for some in cut(pixels, self.size):
+                block = np.einsum(
+                    "op,ip->oi",
+                    lines[:, some.start : some.stop].astype(np.float64),
+                    own[:, some.start : some.stop].astype(np.float64),
+                )
+                total[:, :, u, v] = added(total[:, :, u, v], block)
+
+    def step(self, number: int, images: np.ndarray, labels: np.ndarray) -> None:
+        """Train a mini-batch: update `number`, from 1."""
+        c1, c2, f1, f2 = self.layers
+        sums = {name: np.zeros_like(own) for name, own in self.masters.items()}
+        for place, (image, label) in enumerate(zip(images, labels, strict=True)):
+            n = BATCH * (number - 1) + place
+            x1 = self._map("activations", image, c1.reads.number, n)
+            y1 = self._forward(c1, x1)
+            x2 = self._map("activations", np.maximum(y1, 0), c2.reads.number, n)
+            y2 = self._forward(c2, x2)
+            relu = np.maximum(y2, 0)
+            quads = relu.reshape(len(relu), 2, 2, 2, 2).transpose(0, 1, 3, 2, 4)
+            quads = quads.reshape(len(relu), 2, 2, 4)
+            x3 = self._map("activations", quads.max(axis=-1), f1.reads.number, n)
+            y3 = self._forward(f1, x3)
+            x4 = self._map("activations", np.maximum(y3, 0), f2.reads.number, n)
+            logits = self._forward(f2, x4)[:, 0, 0]
+            _, errors, _ = softmax_cross_entropy(logits[None], label[None], 0.0)
+            errors = errors.reshape(-1, 1, 1) * F(self.scale)
+            d4 = self._map("errors", errors, f2.makes.number, n)
+            back = self._map("errors", self._errors(f2, d4), f2.reads.number, n)
+            d3 = self._map("errors", np.where(y3 > 0, back, F(0)), f1.makes.number, n)
+            back = self._map("errors", self._errors(f1, d3), f1.reads.number, n)
+            chosen = np.zeros_like(quads)
+            np.put_along_axis(chosen, quads.argmax(axis=-1)[..., None], back[..., None], axis=-1)
+            spread = chosen.reshape(-1, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(y2.shape)
+            d2 = self._map("errors", np.where(y2 > 0, spread, F(0)), c2.makes.number, n)
+            back = self._map("errors", self._errors(c2, d2), c2.reads.number, n)
+            d1 = self._map("errors", np.where(y1 > 0, back, F(0)), c1.makes.number, n)
+            for layer, x, dy in ((c1, x1, d1), (c2, x2, d2), (f1, x3, d3), (f2, x4, d4)):
+                self._add_gradient(layer, sums[layer.name], x, dy, n)
+        for name, own in self.masters.items():
+            mean = (sums[name] / F(self.scale)) * F(1 / BATCH)
+            velocity = self.velocities[name]
+            velocity[...] = MOMENTUM * velocity + (mean + DECAY * own)
+            own -= RATE * velocity
+        self._round_weights(number)
+
+
+def network_of(path: Any) -> str:
+    layers = [
+        {**layer, "bias": False} if layer["type"] in ("conv", "fc") else layer for layer in LAYERS
+    ]
+    return written(path / "small.toml", {"name": "small", "input": [3, 32, 32], "layers": layers})
+
+
+def keys_of(path: Any, precision: str) -> Table:
+    return {
+        "network": network_of(path),
+        **{"schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH, "test_samples": 1},
+        **{"seed": SEED, "precision": precision, "momentum": float(MOMENTUM)},
+        **{"learning_rate": float(RATE), "weight_decay": float(DECAY)},
+    }
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+    precision, size, form = FORMS[name]
+    plan = plan_of(**keys_of(tmp_path, precision), devices=3, micro_batch=1)
+    data, own = training_data(plan), Emulation(plan, size, form)
+    order = epoch_order(SEED, 0, data.n_train)
+    images = data.normalisation()
+    for step in range(STEPS):
+        chosen = order[BATCH * step :][:BATCH]
+        maps = np.empty((BATCH, 32, 32, 3), F)
+        images.apply_channels_last(np.ascontiguousarray(data.train_images[chosen]), maps)
+        own.step(step + 1, maps.transpose(0, 3, 1, 2), data.train_labels[chosen])
+    weights = trained(plan).weights
+    for layer, expected in own.weights.items():
+        assert np.array_equal(weights[layer]["weight"], expected), layer
