@@ -11,7 +11,7 @@ from .ends import (
     epoch_order,
 )
 from .formats import MapFormats
-from .memories import MASTER, Bpram, Parameter
+from .memories import MASTER, TURNED, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
 from .rules import Rule, Rules
@@ -30,6 +30,7 @@ from .slices import (
 __all__ = [
     "LIMBS",
     "MASTER",
+    "TURNED",
     "Bpram",
     "Device",
     "DeviceNumerics",

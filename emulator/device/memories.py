@@ -35,7 +35,8 @@ class ActRam(SpanStore):
 
 
 Data = NDArray[np.float32]
-MASTER = "master"
+MASTER, TURNED = "master", "turned"
+"""What is kept of weights beside their value: what updates change, and what EB reads, if by chance."""
 Arrays = Mapping[str, Data]
 """What training keeps of one parameter, by name and all of one shape: its value, and what its
 updates remember.

@@ -254,6 +254,11 @@ class Precision:
         return self.dot > 0 and self.weights.block > 0
 
     @property
+    def turns_by_chance(self) -> bool:
+        """Whether these cannot be rounded again from what updates change."""
+        return self.turns and self.rounding_of("weights") is Rounding.STOCHASTIC
+
+    @property
     def whole_channels(self) -> int:
         """Channels that a cut must leave together where blocks are summed: whole blocks of products,
         and of weights.

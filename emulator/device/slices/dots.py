@@ -18,18 +18,16 @@ from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.conv import Convolving, DotConvolution
-from ....kernels.number import NARROW_BITS, Rounding
+from ....kernels.number import NARROW_BITS
 from ...mapping import Slice
 from ...network import Start, Training
 from ...number import Precision, sum_bits
 from ...schedule import SampleSpan
 from ..formats import MapFormats, WeightFormats
-from ..memories import ActRam, Arrays
+from ..memories import TURNED, ActRam, Arrays
 from ..rules import Rule
 from .conv import ConvSlice
 from .numerics import Data
-
-_TURNED = "turned"
 
 
 class DotSlice(ConvSlice):
@@ -115,20 +113,20 @@ class DotSlice(ConvSlice):
             return
         if self._formats.precision.turns:
             weights = self._weight_formats.turned(weights, self._number)
-            if self._formats.precision.rounding_of("weights") is Rounding.STOCHASTIC:
+            if self._formats.precision.turns_by_chance:
                 self._turned_weights = weights
         self._dots.turn_weights(weights, self._turned.newest)
 
     def _weights_state(self) -> Arrays:
         # By chance, they could not be rounded again: the words are those of the last update.
-        turned = {} if self._turned_weights is None else {_TURNED: self._turned_weights.copy()}
+        turned = {} if self._turned_weights is None else {TURNED: self._turned_weights.copy()}
         return {**super()._weights_state(), **turned}
 
     def _restore_weights(self, state: Arrays) -> None:
-        arrays = {name: array for name, array in state.items() if name != _TURNED}
+        arrays = {name: array for name, array in state.items() if name != TURNED}
         super()._restore_weights(arrays)
-        if _TURNED in state and self._turned is not None:
-            self._turned_weights = state[_TURNED].copy()
+        if TURNED in state and self._turned is not None:
+            self._turned_weights = state[TURNED].copy()
             self._dots.turn_weights(self._turned_weights, self._turned.newest)
 
 

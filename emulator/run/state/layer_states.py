@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from ....kernels.optimizers import optimizer_kind
 from ....launch import Ranks
-from ...device import MASTER, Bpram, Learnt, SliceNumerics, State, joined_weights, named_weights
+from ...device import (
+    MASTER,
+    TURNED,
+    Bpram,
+    Learnt,
+    SliceNumerics,
+    State,
+    joined_weights,
+    named_weights,
+)
 from ...mapping import Cut, Slice
 from ...network import Layer, Network
 from ..results import Weights
@@ -35,14 +44,16 @@ Read = Callable[[Layer, int, str, str, tuple[int, ...]], NDArray[np.float32]]
 
 _VALUE = "value"
 _WEIGHT, _BIAS = "weight", "bias"
+_OF_WEIGHTS = MASTER, TURNED
 
 
 def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
-    """Return what training keeps of each array that is learnt: its value, a master copy, and what
-    updates remember.
+    """Return what training keeps of each array that is learnt: its value, a master copy, what EB reads,
+    if it was rounded by chance, and what updates remember.
     """
     master = (MASTER,) if config.precision.has_copies else ()
-    return _VALUE, *master, *optimizer_kind(config.optimizer).states
+    turned = (TURNED,) if config.precision.turns_by_chance else ()
+    return _VALUE, *master, *turned, *optimizer_kind(config.optimizer).states
 
 
 def gathered_weights(ranks: Ranks, network: Network, slices: Iterable[SliceNumerics]) -> Weights:
@@ -120,7 +131,9 @@ def deal_state(
     `whole`, only averages are the replica's own, and parameters those of the first.
     """
     if layer.frozen:  # updates remember nothing of it
-        kinds = [kind for kind in kinds if kind in (_VALUE, MASTER)]
+        kinds = [kind for kind in kinds if kind in (_VALUE, MASTER, TURNED)]
+    if not layer.has_eb or layer.operation.looks_up:
+        kinds = [kind for kind in kinds if kind != TURNED]
     own = [holder for holder in learnt if holder.part.layer.index == layer.index]
     wanted = ranks.gather(
         [(holder.part, _shapes(holder.state()), {*holder.averages}) for holder in own]
@@ -134,7 +147,7 @@ def deal_state(
             kept = (
                 (_VALUE,)
                 if name in averages
-                else [kind for kind in kinds if name == _WEIGHT or kind != MASTER]
+                else [kind for kind in kinds if name == _WEIGHT or kind not in _OF_WEIGHTS]
             )
             for kind in kept:
                 array = once(layer, source, name, kind, _whole_shape(part, name, shape))

@@ -102,9 +102,13 @@ def test_flags_change_keys_of_a_file() -> None:
         ({"scale": "down"}, "scale = 'down': should be 'up' or 'floor'"),
         (
             {"accumulate": "dot:8"},
-            "accumulate = 'dot:8': sums of blocks of products would depend on where layers are",
+            "accumulate = 'dot:8': an exact sum of 8 products of activations in fp32 and weights in",
         ),
-        ({"accumulate": "fp8"}, "accumulate = 'fp8': should be 'fp32', 'int32', 'bf16' or 'fp16'"),
+        (
+            {"accumulate": "fp8"},
+            "accumulate = 'fp8': should be 'fp32', 'int32', 'bf16', 'fp16', 'dot:8'",
+        ),
+        ({"accumulate": "kulisch"}, "accumulate = 'kulisch': sums of all products would travel"),
         (
             {"rounding": "odd"},
             "rounding of activations = 'odd': should be 'even', 'away', 'zero' or 'stochastic'",
