@@ -174,9 +174,8 @@ class DeviceNumerics:
                 if (
                     not streams.is_chain_end or visit is not streams.visits[-1]
                 ):  # softmax takes what the SFU made
-                    for tensor in {layer.makes, *(step.makes for step in layer.sfu)} & {
-                        *layer.hands_on
-                    }:
+                    own = () if numerics.makes_rounded else (layer.makes,)
+                    for tensor in {*own, *(step.makes for step in layer.sfu)} & {*layer.hands_on}:
                         held[tensor.number] = self._rounded(
                             "activations", held[tensor.number], tensor.number, samples
                         )
@@ -437,13 +436,13 @@ def numerics_of(
     """Return the numerics of a slice; `start` is the rule for the first weights of all but
     recurrent layers.
 
-    Without `formats`, all numbers are in fp32; those of recurrent layers always are. `kept` are the
-    channels whose weights are stored with the slice; None: all.
+    Without `formats`, all numbers are in fp32. `kept` are the channels whose weights are stored
+    with the slice; None: all.
     """
     if part.layer.operation.recurs:
         from .slices import RecurrentSlice  # its kernels are loaded by runs that need them
 
-        return RecurrentSlice(part, seed, arena)
+        return RecurrentSlice(part, seed, arena, formats)
     if not part.layer.has_weights:
         from .slices import AttentionSlice
 

@@ -8,13 +8,15 @@ tensor, and of the sample or update. So no rounding depends on how the network i
 
 Blocks of maps are of channels of a pixel, from channel 0 on; those of weights lie along the
 dimension in which the layer is not cut, so that each slice has whole ones: output channels under
-ICP, and under OCP the inputs and taps of an output channel. Tied weights are one table, which both
+ICP, and under OCP the inputs and taps of an output channel; of a recurrent layer the inputs, or the
+states, of a unit's gate. Tied weights are one table, which both
 ends round alike: in blocks of a feature's symbols, with the words of the embedding. The embedding
 counts it.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -36,6 +38,9 @@ from ..number import KINDS, Precision
 
 _OPERANDS = 128
 """Of operands within a layer, what is added to their kind in the keys of their draws."""
+_PLACES = 8
+"""More than there are kinds: what is added for each operand of one kind that a layer has beside the
+first."""
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
@@ -142,12 +147,13 @@ class MapFormats:
         first: int,
         samples: Numbers | None,
         values: int,
+        place: int = 0,
     ) -> Operand | None:
         """Return how operands within a layer that makes a tensor are rounded to the format of their
         kind; None if they are not.
 
-        Their words are from number `first` of each sample on. Of operands that are computed again,
-        no `values` are counted.
+        Their words are from number `first` of each sample on; `place` tells a layer's operands of a
+        kind from one another. Of operands that are computed again, no `values` are counted.
         """
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if number.grid is None:
@@ -155,8 +161,8 @@ class MapFormats:
         if samples is None:
             even = Rounding.EVEN if rounding is Rounding.STOCHASTIC else rounding
             return Operand(number.grid, even)
-        stream = PhiloxStream(self.seed, tensor, _OPERANDS + KINDS.index(kind), 0)
-        words = Draws(stream, first, numbers=samples)
+        purpose = _OPERANDS + _PLACES * place + KINDS.index(kind)
+        words = Draws(PhiloxStream(self.seed, tensor, purpose, 0), first, numbers=samples)
         counts = self.tally.of_kind(kind, values) if values else None
         return Operand(number.grid, rounding, words, counts)
 
@@ -179,6 +185,15 @@ class MapFormats:
         stream = PhiloxStream(self.seed, tensor, _PIXELS + KINDS.index(kind), 0)
         words = Draws(stream, first, numbers=samples)
         return _round(maps, maps, number, rounding, -1, words, None)
+
+    def words_of_weights(self, kind: str, layer: int, update: int, place: int) -> PhiloxStream:
+        """Return the words by which weights of a layer, or what belongs to them, are rounded once
+        update number `update` is done.
+        """
+        # All but gradients of an update is the same in all replicas.
+        replica = self.replica if kind == "gradients" else 0
+        purpose = KINDS.index(kind) + place
+        return PhiloxStream(self.seed, layer, purpose, update | replica << _UPDATE_BITS)
 
     def input_errors(self, part: Slice, dx: Data, samples: Numbers | None) -> Data:
         """Return the errors of a layer's inputs, from the first channel on that a slice has,
@@ -348,40 +363,128 @@ class WeightFormats:
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
         tied = self.part.layer.tied
         index = self.part.layer.index if tied is None else tied.index
-        # All else of an update is the same in all replicas.
-        replica = self.formats.replica if kind == "gradients" else 0
-        stream = PhiloxStream(
-            self.formats.seed,
-            index,
-            KINDS.index(kind) + place,
-            update | replica << _UPDATE_BITS,
-        )
+        stream = self.formats.words_of_weights(kind, index, update, place)
         if tied is not None:
             symbols = self.part.layer.channels
             return Draws(stream, first_input * symbols + output, symbols)
         return Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
 
 
+class ParameterFormats(abc.ABC):
+    """The formats of a parameter."""
+
+    @property
+    @abc.abstractmethod
+    def maps(self) -> MapFormats:
+        """The formats of a run's maps, with which weights are counted."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """The number of weights."""
+
+    @abc.abstractmethod
+    def moved(self, before: Data, after: Data) -> None:
+        """Count what an update has left as it was."""
+
+    @abc.abstractmethod
+    def round(
+        self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
+    ) -> None:
+        """Round weights, as they lie in memory, to the format of a kind, in place or into `out`,
+        once update number `update` is done; 0 is before the first.
+
+        `place` tells states from one another.
+        """
+
+    @property
+    def has_master(self) -> bool:
+        """Whether updates change other weights than those that engines read."""
+        return self.maps.precision.has_copies
+
+    def rounds(self, kind: str) -> bool:
+        """Whether a kind is not in single precision."""
+        return self.maps.precision.format(kind).grid is not None
+
+    def round_share(
+        self, kind: str, share: int, weights: Data, update: int, place: int = 0
+    ) -> None:
+        """Round weights in place of which all are zero but for a `share`; count these alone."""
+        self.round(kind, weights, update, place)
+        self.maps.tally.of_kind(kind, share - self.size)
+
+    def moved_share(self, before: Data, after: Data) -> None:
+        """Count what an update has left as it was, of a share of the weights."""
+        self.maps.tally.update(after.size, count_unmoved(before, after))
+
+
 @dataclasses.dataclass(frozen=True)
-class ParameterFormats:
-    """The formats of a parameter, which lies in memory as a convolution packs weights, or as they
-    are without one.
+class RowFormats(ParameterFormats):
+    """The formats of one of a recurrent layer's arrays of weights, in blocks along its rows.
+
+    `layer` is the layer's number, `first` the place of the array's first weight among all of the
+    layer, and `step` how far rows are apart there.
+    """
+
+    formats: MapFormats
+    layer: int
+    shape: tuple[int, int]
+    first: int
+    step: int
+
+    @property
+    def maps(self) -> MapFormats:
+        """See `ParameterFormats`."""
+        return self.formats
+
+    @property
+    def size(self) -> int:
+        """See `ParameterFormats`."""
+        return math.prod(self.shape)
+
+    def moved(self, before: Data, after: Data) -> None:
+        """See `ParameterFormats`."""
+        self.formats.tally.update(after.size, count_unmoved(before, after))
+
+    def round(
+        self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
+    ) -> None:
+        """See `ParameterFormats`."""
+        out = weights if out is None else out
+        if not self.rounds(kind):
+            if out is not weights:
+                out[...] = weights
+            return
+        form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
+        stream = self.formats.words_of_weights(kind, self.layer, update, place)
+        # Rounding of the first weights belongs to no update, and is not counted.
+        counts = self.formats.tally.of_kind(kind, weights.size) if update else None
+        rows = weights.reshape(self.shape)
+        words = Draws(stream, self.first, self.step)
+        _round(rows, out.reshape(self.shape), *form, -1, words, counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceFormats(ParameterFormats):
+    """The formats of a parameter that lies in memory as a convolution packs weights, or as they are
+    without one.
     """
 
     of_weights: WeightFormats
     convolution: Convolving | None = None
 
     @property
-    def has_master(self) -> bool:
-        """Whether updates change other weights than those that engines read."""
-        return self.of_weights.formats.precision.has_copies
+    def maps(self) -> MapFormats:
+        """See `ParameterFormats`."""
+        return self.of_weights.formats
 
-    def rounds(self, kind: str) -> bool:
-        """Whether a kind is not in single precision."""
-        return self.of_weights.formats.precision.format(kind).grid is not None
+    @property
+    def size(self) -> int:
+        """See `ParameterFormats`."""
+        return math.prod(self.of_weights.shape)
 
     def moved(self, before: Data, after: Data) -> None:
-        """Count what an update has left as it was, of packed weights."""
+        """See `ParameterFormats`; of tied weights, the embedding counts."""
         if not self.of_weights.counts_updates:
             return
         for earlier, later in self._changed(before, after):
@@ -403,42 +506,24 @@ class ParameterFormats:
             yield earlier, later
 
     def round(
-        self, kind: str, packed: Data, update: int, place: int = 0, *, out: Data | None = None
+        self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
     ) -> None:
-        """Round packed weights to the format of a kind, in place or into `out`; see
-        `WeightFormats`.
-        """
-        out = packed if out is None else out
+        """See `ParameterFormats`."""
+        out = weights if out is None else out
         if not self.rounds(kind):
-            if out is not packed:
-                out[...] = packed
+            if out is not weights:
+                out[...] = weights
         elif line := self.of_weights.line(
             kind, update, self.convolution.outputs_together if self.convolution else 1
         ):
-            self.of_weights.round_lines(kind, packed, out, update, line)
+            self.of_weights.round_lines(kind, weights, out, update, line)
         else:
-            weights = self._unpacked(packed)
-            self.of_weights.round(kind, weights, update, place)
+            unpacked = self._unpacked(weights)
+            self.of_weights.round(kind, unpacked, update, place)
             if self.convolution is None:
-                out[...] = weights
+                out[...] = unpacked
             else:
-                self.convolution.pack(weights, out)
-
-    def round_share(
-        self,
-        kind: str,
-        share: int,
-        packed: Data,
-        update: int,
-        place: int = 0,
-    ) -> None:
-        """Round packed weights in place of which all are zero but for a `share`; count these alone."""
-        self.round(kind, packed, update, place)
-        self.of_weights.formats.tally.of_kind(kind, share - math.prod(self.of_weights.shape))
-
-    def moved_share(self, before: Data, after: Data) -> None:
-        """Count what an update has left as it was, of a share of the weights."""
-        self.of_weights.formats.tally.update(after.size, count_unmoved(before, after))
+                self.convolution.pack(unpacked, out)
 
     def _unpacked(self, packed: Data) -> Data:
         """Return packed weights as weights, in memory of the arena."""

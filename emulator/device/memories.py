@@ -23,7 +23,7 @@ from ...kernels import Arena
 from ..mapping import BalancedParameters
 from ..network import NORMAL_DEVIATION, Layer, Start
 from ..schedule import SpanStore
-from .formats import MapFormats, ParameterFormats, WeightFormats
+from .formats import MapFormats, ParameterFormats, SliceFormats, WeightFormats
 from .rules import Rule
 
 
@@ -356,7 +356,7 @@ class Bpram:
     ) -> None:
         self.part = part = block.part
         weights = initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels)
-        own = None if formats is None else ParameterFormats(WeightFormats(formats, part))
+        own = None if formats is None else SliceFormats(WeightFormats(formats, part))
         self._parameter = Parameter(weights, arena, own)
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:

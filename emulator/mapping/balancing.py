@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ...kernels.number import FP32, Lines, NumberFormat
-from ..network import Layer
+from ..network import BIASES, Layer, Recurrent
 from ..number import SINGLE, Precision, Storage
 from .slices import Cut, Slice
 from .traffic import DataPath, Stream
@@ -128,7 +128,18 @@ def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
 def weight_lines(part: Slice, channels: int) -> Lines:
     """Return the weights of `channels` of a slice's cut channels; lines run along the dimension
     that is not cut.
+
+    Of a recurrent layer, a gate of a unit has a line of inputs and one of states, and biases in
+    fp32.
     """
+    operation = part.layer.operation
+    if isinstance(operation, Recurrent):
+        rows = channels * operation.rows_of_piece
+        beside = [Lines(operation.hidden, rows)]
+        if operation.projection is not None:
+            count = channels * operation.directions * operation.projection
+            beside.append(Lines(operation.units, count))
+        return Lines(part.layer.input[0], rows, beside=tuple(beside), wide=BIASES * rows)
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     taps = kernel_rows * kernel_columns
     return Lines(outs, taps * channels) if part.cut is Cut.ICP else Lines(ins * taps, channels)

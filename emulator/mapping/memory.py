@@ -2,7 +2,7 @@
 and off-chip data.
 
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight;
-  for recurrent layers also states, gates and cells of all steps; for a layer with a
+  for recurrent layers also states, as activations are kept, gates and cells of all steps; for a layer with a
   vocabulary-parallel loss its own logits; on the slice with the layer's SFU also the maps that the
   SFU needs when errors come back (inputs of normalisations, of GELU, SiLU and hard-swish, of a
   sigmoid).
@@ -68,7 +68,7 @@ from collections.abc import Iterator
 
 from ...kernels.number import FP32, SCALE_BITS, Lines, NumberFormat
 from ..cluster import BANK_BYTES
-from ..network import Layer, Phase
+from ..network import Layer, Phase, Recurrent
 from ..number import Storage
 from .balancing import (
     SINGLE_STORAGE,
@@ -133,8 +133,13 @@ def channel_memories(count: int, words: int, number: NumberFormat, begin: int = 
 
 
 def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
-    """Return the size of one memory that holds some lines."""
-    return _memories(1, lines.values, number.bits, lines.scales(number))
+    """Return the size of one memory that holds some lines, and, where these are narrower, of one
+    that holds their values in fp32.
+    """
+    if number == FP32:
+        return _memories(1, lines.values, number.bits)
+    narrow = _memories(1, lines.values - lines.wide, number.bits, lines.scales(number))
+    return narrow + memories(1, lines.wide)
 
 
 def _memories(count: int, words: int, bits: int, scales: int = 0) -> Buffer:
@@ -269,8 +274,23 @@ def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
         else:
             act_ram = channel_memories(lines.length, lines.count, number, lines.begin)
     if part.kept_values and not part.layer.makes.fixed:
-        act_ram += memories(1, part.kept_values * in_flight, storage.sums)
+        states = _state_lines(part, storage, in_flight)
+        act_ram += memories(1, part.kept_values * in_flight - states.values, storage.sums)
+        act_ram += line_memory(states, storage.activations)
     return sum((line_memory(kept) for kept in _sfu_lines(part, in_flight)), act_ram)
+
+
+def _state_lines(part: Slice, storage: Storage, samples: int = 1) -> Lines:
+    """Return the states of some samples that a slice of a recurrent layer keeps in a format of
+    their own.
+    """
+    operation = part.layer.operation
+    if not isinstance(operation, Recurrent) or storage.activations == storage.sums:
+        return Lines(0, 0)
+    count = part.layer.input[1] * operation.directions * samples
+    if operation.is_divisible:
+        return Lines(part.channels, count, part.begin)
+    return Lines(operation.hidden, count)
 
 
 def _sfu_lines(part: Slice, samples: int = 1) -> Iterator[Lines]:
@@ -429,7 +449,9 @@ def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample that a slice keeps for the backward pass."""
     layer, kept = part.layer, 0
     if part.kept_values and not layer.makes.fixed:
-        kept = storage.sums.bytes_of(part.kept_values)
+        states = _state_lines(part, storage)
+        kept = storage.sums.bytes_of(part.kept_values - states.values)
+        kept += states.bytes_in(storage.activations)
     inputs = _input_lines(part).bytes_in(_inputs_in(layer, storage)) if keeps_inputs(layer) else 0
     return inputs + kept + sum(lines.bytes_in(FP32) for lines in _sfu_lines(part))
 

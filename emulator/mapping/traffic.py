@@ -237,11 +237,12 @@ def streams_between(
     """Return the streams between a device that ends in layer `left` and one that begins with slice
     `right`.
 
-    Whole maps and their errors have the run's formats; partial activations, and errors of inputs to
-    which slices on the way add, that of sums; errors that more than one operation adds to single
-    precision. Where slices compute the loss of their own outputs, paths 2 and 3 carry its sums: the
-    largest logit of a row, and the sum of the powers. Of fixed tensors, word that errors would come
-    has no channels: it says that a sample is done.
+    Whole maps and their errors have the run's formats, and so have states of a recurrent layer;
+    partial activations, and errors of inputs to which slices on the way add, that of sums; errors
+    that more than one operation adds to single precision. Where slices compute the loss of their
+    own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the
+    powers. Of fixed tensors, word that errors would come has no channels: it says that a sample is
+    done.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -271,7 +272,7 @@ def streams_between(
                 DataPath.PARTIAL_ACTIVATIONS,
                 layer.makes.number,
                 *partial,
-                precision.sums,
+                activations if layer.operation.recurs else precision.sums,
                 beside=beside,
             )
         )
@@ -308,7 +309,7 @@ def streams_between(
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns
-        crossing.append(Stream(DataPath.STATES, states, *later))
+        crossing.append(Stream(DataPath.STATES, states, *later, activations))
         if layer.has_eb:
             crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
             crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))

@@ -14,7 +14,7 @@ from .operation import (
     SfuStep,
     operation_types,
 )
-from .operations.recurrent import Recurrent
+from .operations.recurrent import BIASES, Recurrent
 from .operator_graph import (
     OPERATIONS_PER_MAC,
     TRAINING_OPERATIONS_PER_MAC,
@@ -27,6 +27,7 @@ from .torch_network import TorchNetwork
 from .unit import NORMAL_DEVIATION, ActivationUnit, Site, Training, Unit
 
 __all__ = [
+    "BIASES",
     "NORMAL_DEVIATION",
     "OPERATIONS_PER_MAC",
     "TRAINING_OPERATIONS_PER_MAC",

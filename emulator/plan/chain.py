@@ -338,23 +338,20 @@ def in_precision(cluster: Cluster, precision: Precision, *, attends: bool = Fals
     )
 
 
-def check_precision(config: Config, network: Network, *, has_numbers: bool) -> None:
-    """Check that all layers take the formats of a run; boards that take actions as a whole are
-    timed in any.
+def check_precision(config: Config, network: Network) -> None:
+    """Check that all layers take the formats of a run.
 
     Raises:
         InputError: a layer does not.
     """
-    if config.precision.is_single or not has_numbers:
+    if config.precision.is_single:
         return
     for layer in network.layers:
-        if layer.operation.recurs or layer.vocabulary_parallel:
-            kind = "a recurrent layer"
-            if layer.vocabulary_parallel:
-                kind = "a classifier with `vocabulary_parallel` = true"
+        if layer.vocabulary_parallel:
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is {kind}, which computes"
-                " in single precision; should be 'fp32'"
+                f"`precision` = {str(config.precision)!r}: {layer.name} is a classifier with"
+                " `vocabulary_parallel` = true, which computes in single precision; should be"
+                " 'fp32'"
             )
     for head in network.heads:
         blocks = [kind for kind in _OF_WEIGHTS if config.precision.format(kind).block]
@@ -366,7 +363,8 @@ def check_precision(config: Config, network: Network, *, has_numbers: bool) -> N
                 " `cut` = 'ICP'"
             )
     for layer in network.layers:
-        if not layer.has_weights and config.precision.accumulate != "fp32":
+        adds_in_single = layer.operation.recurs or not layer.has_weights
+        if adds_in_single and config.precision.accumulate != "fp32":
             raise InputError(
                 f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
                 " whose engines add in fp32; should be without `accumulate`"

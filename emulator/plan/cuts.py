@@ -454,11 +454,11 @@ class TriedCuts:
         if part is not None and (
             self.config.stages == "layers" or (part.layer.operation.recurs and self._is_whole)
         ):
-            by = (
-                "`stages` = 'layers'"
-                if self.config.stages == "layers"
-                else f"schedule {self.config.schedule.name}"
-            )
+            by = f"schedule {self.config.schedule.name}"
+            if self.config.stages == "layers":
+                by = "`stages` = 'layers'"
+            elif self._blocks is not None:
+                by = f"{self._blocks} in blocks"
             raise InputError(f"{cut.blame}: cuts {part.layer.name}, which stays whole with {by}")
         self._check_blocks(mapping, cut)
         return mapping
@@ -485,6 +485,13 @@ class TriedCuts:
             else []
         )
 
+    @property
+    def _blocks(self) -> str | None:
+        """What has blocks that lie along a recurrent layer's units; None if nothing has."""
+        precision = self.config.precision
+        kinds = (kind for kind in ("activations", "errors") if precision.format(kind).block)
+        return next(kinds, None)
+
     @functools.cached_property
     def _is_whole(self) -> bool:
         """Whether layers may not be cut: so configured, or steps of a recurrent one need all
@@ -496,8 +503,16 @@ class TriedCuts:
         network, kind = self.network, self.config.schedule
         if self.config.stages == "layers":
             return True
-        if kind.aligned or not network.recurs:
+        if not network.recurs or (kind.aligned and self._blocks is None):
             return False
+        if self._blocks is not None and self.stages > len(network.layers):
+            raise InputError(
+                f"`precision` = {str(self.config.precision)!r}: has {self._blocks} in blocks, each of"
+                " whose scales needs units of several boards, at every step, where a recurrent"
+                f" layer is cut; {network.name} has {plural(len(network.layers), 'layer')} for"
+                f" {plural(self.stages, 'device')}; should be at most"
+                f" {plural(len(network.layers), 'device')}, or formats without blocks"
+            )
         if self.stages > len(network.layers):
             raise InputError(
                 f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but"

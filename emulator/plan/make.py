@@ -199,7 +199,7 @@ def _plan_of(
         sharing=Sharing(data_parallel.zero, data_parallel.replicas),
     )
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
-    check_precision(config, network, has_numbers=machine is None or not timing_only)
+    check_precision(config, network)
     if machine is not None:
         check_whole_sums(config)
     if isinstance(config.schedule, EditedKind):

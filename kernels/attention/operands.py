@@ -67,10 +67,19 @@ class Operand:
             raise ValueError("numbers that go up by chance need draws with the samples' numbers")
 
     def narrow(self, samples: int, heads: int, rows: int) -> Narrow:
-        """Return it as kernels take it.
+        """Return it as kernels of attention take it.
 
         Raises:
             ValueError: samples have another number of numbers, or heads too many elements.
+        """
+        return self.of_lines(samples, heads * rows * rows, rows)
+
+    def of_lines(self, samples: int, elements: int, step: int) -> Narrow:
+        """Return it as kernels take it, of samples with this number of elements each, in lines that
+        are `step` elements apart.
+
+        Raises:
+            ValueError: samples have another number of numbers, or too many elements.
         """
         element = self.grid.element if isinstance(self.grid, BlockGrid) else self.grid
         blocks = blocks_of(self.grid, 0, 0) if isinstance(self.grid, BlockGrid) else _NO_BLOCKS
@@ -81,9 +90,9 @@ class Operand:
             numbers = np.require(self.words.numbers, np.int64, ["C", "A", "W"])
             if numbers.shape != (samples,):
                 raise ValueError(f"{samples} samples need as many numbers, not {numbers.shape}")
-            check_elements(self.words.first, self.words.first + heads * rows * rows)
+            check_elements(self.words.first, self.words.first + elements)
             tensor, _, key = self.words.stream.words_of
-            source = Source(DRAWN, 0, self.words.first, rows, tensor, key)
+            source = Source(DRAWN, 0, self.words.first, step, tensor, key)
         counts = np.zeros(2, np.int64) if self.counts is None else self.counts
         return Narrow(way, blocks, limits_of(element, self.rounding), source, numbers, counts)
 

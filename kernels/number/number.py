@@ -205,6 +205,10 @@ class NumberFormat:
         return size_bytes // whole * self.block + (left > 0) * (8 * left // self.bits)
 
 
+_WIDE_BYTES = 4
+"""Bytes of a number in fp32."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Lines:
     """Values in `count` lines of `length` values, along which blocks run, from place `begin` of
@@ -213,16 +217,21 @@ class Lines:
     Lines of maps are the channels of a pixel, from the map's channel 0 on; those of weights run
     along the dimension in which a layer is not cut. So it is on links, in memories on and off chip,
     and in RTL.
+
+    `beside` are other lines with them, and `wide` is the number of values with them that are in
+    fp32 in any format.
     """
 
     length: int
     count: int
     begin: int = 0
+    beside: tuple[Lines, ...] = ()
+    wide: int = 0
 
     @property
     def values(self) -> int:
         """Number of values."""
-        return self.length * self.count
+        return self.length * self.count + self.wide + sum(lines.values for lines in self.beside)
 
     def share(self, shares: int) -> Lines:
         """Return the largest of some equal shares, in one line."""
@@ -230,11 +239,13 @@ class Lines:
 
     def scales(self, number: NumberFormat) -> int:
         """Return the number of scales in a format."""
-        return self.count * number.blocks(self.length, self.begin)
+        own = self.count * number.blocks(self.length, self.begin)
+        return own + sum(lines.scales(number) for lines in self.beside)
 
     def bytes_in(self, number: NumberFormat) -> int:
         """Return the bytes of all values and scales in a format."""
-        return number.row_bytes(self.length, self.count, self.begin)
+        own = number.row_bytes(self.length, self.count, self.begin) + _WIDE_BYTES * self.wide
+        return own + sum(lines.bytes_in(number) for lines in self.beside)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,8 @@ Errors of h at a step are dy + (the chain over R + carry): `gru_steps.py` says w
 R. `lstm_steps.py`, `gru_steps.py` and `llvm/lanes.py` have the element-wise lines. So bits depend
 neither on the number of samples, nor on the form of the micro-kernel, on how units are cut into
 slices, or on how many steps a call does.
+
+Operands of products may be rounded to a format (`operands.py`).
 """
 
 from .arrays import sigmoid, tanh
@@ -32,6 +34,7 @@ from .layers import (
     warm_gru,
     warm_lstm,
 )
+from .operands import Operands
 from .slices import Packed, Tape
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "GruSlice",
     "LstmGradients",
     "LstmSlice",
+    "Operands",
     "Packed",
     "Saved",
     "Tape",

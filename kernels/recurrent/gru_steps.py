@@ -22,8 +22,10 @@ Backward, with e the error of h:
 before the product, R multiplies r * h_before for n, after r is known: a second product, which takes
 all units of the layer.
 
-`rows` is as in `lstm_steps.py`. Arguments are addresses, and counts of floats; nothing is checked
-here.
+`rows` is as in `lstm_steps.py`. Operands may be rounded (`operands.py`): h and q where they are
+made, errors of the sums before they are multiplied; s is of delta_n rounded.
+
+Arguments are addresses, and counts of floats; nothing is checked here.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from ..attention.operands import WHOLE
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Lanes, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
 from .arrays import Product
+from .rounding import round_some, round_split, round_states
 from .step_parts import keep_error, product, total_error
 
 GATES = 3
@@ -215,7 +220,7 @@ def backward_reset(context: Any, count: Any, at: Any) -> Any:
 
 @compiled
 def forward_steps(
-    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any
+    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any, rounds: Any
 ) -> None:
     """Run the steps (first, last + 1), linear before reset.
 
@@ -224,12 +229,15 @@ def forward_steps(
     - state: (h, new h of the own units, its pitch); the new h may be the own part of h
     - tape: (gates, from the sums over inputs; m; h before; y)
     - spare: the sums of a step
+    - rounds: how h is rounded, and what there is not here
     """
     units, width, begin = sizes
     r, bias_w, bias_r = weights
     h, new, new_step = state
     gates, m, h_before, y = tape
+    of_h, _ = rounds
     samples, channels = rows.shape[1], GATES * units
+    room = np.empty(units, np.uint32)
     for step in range(steps[0], steps[1]):
         for n in range(samples):
             row, to = rows[step, n], spare + FLOAT_BYTES * n * channels
@@ -263,6 +271,10 @@ def forward_steps(
                     h=new + FLOAT_BYTES * (n * new_step + first),
                 )
                 forward_linear(min(WIDTH, units - first), at)
+            if of_h.way != WHOLE:
+                made = new + FLOAT_BYTES * n * new_step
+                round_states(of_h, made, units, n, row - n * rows.shape[0], room)
+                copy(y + FLOAT_BYTES * row * units, made, units)
 
 
 @compiled
@@ -276,6 +288,7 @@ def backward_steps(
     results: Any,
     spare: Any,
     fresh: Any,
+    rounds: Any,
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first, linear before reset.
 
@@ -286,13 +299,16 @@ def backward_steps(
     - found: errors of the sums: (those over inputs, those over hidden units)
     - spare: (errors of the sums, of the outputs) for a step
     - fresh: whether errors of h start from +0, or from what is there
+    - rounds: how errors of the sums are rounded, and what there is not here
     """
     units, width, begin = sizes
     dh, dh_step, dh_before, carry = state
     dy, gates, m, h_before = tape
     delta, delta_r = results
     copied, errors = spare
+    of_sums, _ = rounds
     samples, channels = rows.shape[1], GATES * units
+    room = np.empty(2 * channels, np.uint32)
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
             row, mine = rows[step, n], FLOAT_BYTES * n * units
@@ -315,6 +331,14 @@ def backward_steps(
                     copied=copied + GATES * own,
                 )
                 backward_linear(min(WIDTH, units - first), at)
+            if of_sums.way != WHOLE:
+                of_w, of_r = (
+                    delta + FLOAT_BYTES * row * channels,
+                    copied + FLOAT_BYTES * n * channels,
+                )
+                t = row - n * rows.shape[0]
+                round_split(of_sums, of_w, of_r, units, GATES, n, t, room)
+                copy(delta_r + FLOAT_BYTES * row * channels, of_r, channels)
         last = FLOAT_BYTES * (channels - 1)
         product(
             Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels),
@@ -349,17 +373,20 @@ def _forward_block(
 
 @compiled
 def forward_reset_steps(
-    steps: Any, units: Any, rows: Any, weights: Any, h: Any, tape: Any, spare: Any
+    steps: Any, units: Any, rows: Any, weights: Any, h: Any, tape: Any, spare: Any, rounds: Any
 ) -> None:
     """Run the steps (first, last + 1) of a whole layer that resets before the product.
 
     - weights: (packed R, b_W, b_R)
     - tape: (gates, from the sums over inputs; r * h before; h before; y)
     - spare: (sums, r * h before) for a step
+    - rounds: how h, and r * h before, are rounded
     """
     r, (gates, reset, h_before, _) = weights[0], tape
     sums, q = spare
+    of_h, of_inner = rounds
     samples, channels = rows.shape[1], GATES * units
+    room = np.empty(units, np.uint32)
     for step in range(steps[0], steps[1]):
         for n in range(samples):
             row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
@@ -377,6 +404,9 @@ def forward_reset_steps(
             for first in range(0, units, WIDTH):
                 at = _forward_block(n, row, first, units, weights, h, tape, spare)
                 forward_reset(min(WIDTH, units - first), at)
+            if of_inner.way != WHOLE:
+                made = q + FLOAT_BYTES * n * units
+                round_states(of_inner, made, units, n, row - n * rows.shape[0], room)
             copy(reset + FLOAT_BYTES * row * units, q + FLOAT_BYTES * n * units, units)
             copy(to, gates + FLOAT_BYTES * row * channels, channels)
         product(Product(sums, channels, q, units, 1, samples, r, channels, units), 0, step)
@@ -386,6 +416,10 @@ def forward_reset_steps(
                 for first in range(0, units, WIDTH):
                     at = _forward_block(n, row, first, units, weights, h, tape, spare)
                     forward_new(min(WIDTH, units - first), at)
+                if of_h.way != WHOLE:
+                    made = h + FLOAT_BYTES * n * units
+                    round_states(of_h, made, units, n, row - n * rows.shape[0], room)
+                    copy(tape[3] + FLOAT_BYTES * row * units, made, units)
 
 
 @compiled
@@ -410,7 +444,15 @@ def _backward_block(
 
 @compiled
 def backward_reset_steps(
-    steps: Any, units: Any, rows: Any, r: Any, state: Any, tape: Any, delta: Any, spare: Any
+    steps: Any,
+    units: Any,
+    rows: Any,
+    r: Any,
+    state: Any,
+    tape: Any,
+    delta: Any,
+    spare: Any,
+    rounds: Any,
 ) -> None:
     """Run the steps (first, last + 1) of a whole layer that resets before the product, from the
     last to the first.
@@ -420,10 +462,13 @@ def backward_reset_steps(
     - tape: (dy, gates, h before)
     - delta: errors of the sums
     - spare: (errors of the sums, of the outputs, of r * h before) for a step
+    - rounds: how errors of the sums are rounded, and what there is not here
     """
     dh, carry = state
     dy, (copied, errors, s) = tape[0], spare
+    of_sums, _ = rounds
     samples, channels = rows.shape[1], GATES * units
+    room = np.empty(2 * channels, np.uint32)
     last = FLOAT_BYTES * (channels - 1)
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
@@ -440,6 +485,10 @@ def backward_reset_steps(
                     min(WIDTH, units - first),
                     _backward_block(n, row, first, units, carry, tape, delta, spare),
                 )
+            if of_sums.way != WHOLE:
+                of_row, t = delta + FLOAT_BYTES * row * channels, row - n * rows.shape[0]
+                places = copied + GATES * mine, of_row
+                round_some(of_sums, places, units, GATES, (GATES - 1, 1), n, t, room)
         product(
             Product(s, units, copied + last, channels, -1, samples, r, units, channels), 1, step
         )
@@ -452,6 +501,10 @@ def backward_reset_steps(
                     min(WIDTH, units - first),
                     _backward_block(n, row, first, units, carry, tape, delta, spare),
                 )
+            if of_sums.way != WHOLE:
+                of_row, t = delta + FLOAT_BYTES * row * channels, row - n * rows.shape[0]
+                places = copied + FLOAT_BYTES * n * channels, of_row
+                round_some(of_sums, places, units, GATES, (0, GATES - 1), n, t, room)
         product(
             Product(dh, units, copied + last, channels, -1, samples, r, units, channels), 1, step
         )

@@ -16,6 +16,7 @@ import numpy as np
 from ..jit import Floats, Kernels, address_of
 from ..memory import new, spare
 from .arrays import NOTHING, Lengths, checked, rows_of, sigmoid, state, target
+from .operands import PLAIN, Operands
 from .slices import Channels, Packed, Slice, Tape, add_gradient, pack_rows, transposed
 
 _lstm_steps = Kernels("recurrent.lstm_steps")
@@ -62,12 +63,19 @@ class LstmSlice(Slice):
         return self._tape(z, self.units, self.units, cells, self.own_width, lengths, reverse)
 
     def forward(
-        self, packed: Packed, tape: Tape, h: Floats, c: Floats, steps: tuple[int, int]
+        self,
+        packed: Packed,
+        tape: Tape,
+        h: Floats,
+        c: Floats,
+        steps: tuple[int, int],
+        operands: Operands = PLAIN,
     ) -> Floats:
         """Run FP of the steps (first, last + 1) from the whole h [N, width]; return h of the own
         units [N, own width].
 
         `c` [N, units] is changed. Where the slice is the whole layer, h is changed, and returned.
+        `operands` says what is rounded; blocks of a slice begin with its own units.
 
         Raises:
             ValueError: shapes do not fit, or a slice that is not the whole layer is to run other
@@ -91,6 +99,7 @@ class LstmSlice(Slice):
                 )
             ),
             places,
+            operands.of_forward(n, tape.steps, (self.width, self.hidden)),
         )
         del memory
         return own
@@ -105,6 +114,7 @@ class LstmSlice(Slice):
         carry: Floats,
         steps: tuple[int, int],
         start: Floats | None = None,
+        operands: Operands = PLAIN,
     ) -> Floats:
         """Run EB of the steps (first, last + 1) from the last to the first; return errors of the
         whole h before.
@@ -114,6 +124,7 @@ class LstmSlice(Slice):
         - dc [N, units], carry [N, own width]: changed; at first the errors of the last c, or 0, and
           0
         - start [N, width]: what slices of higher units have summed; it is changed and returned
+        - operands: what is rounded
 
         The complete errors of the state before the steps are what is returned by all slices
         together, plus `carry`.
@@ -150,6 +161,7 @@ class LstmSlice(Slice):
             (address_of(tape.delta), address_of(tape.of_outputs)),
             spares,
             int(start is None),
+            operands.of_backward(n, tape.steps, (self.hidden, self.outputs)),
         )
         del memory
         return before
@@ -209,11 +221,19 @@ class GruSlice(Slice):
         """
         return self._tape(z, self.units, 0, 0, self.units, lengths, reverse)
 
-    def forward(self, packed: Packed, tape: Tape, h: Floats, steps: tuple[int, int]) -> Floats:
+    def forward(
+        self,
+        packed: Packed,
+        tape: Tape,
+        h: Floats,
+        steps: tuple[int, int],
+        operands: Operands = PLAIN,
+    ) -> Floats:
         """Run FP of the steps (first, last + 1) from the whole h [N, hidden]; return h of the own
         units [N, units].
 
-        Where the slice is the whole layer, h is changed, and returned.
+        Where the slice is the whole layer, h is changed, and returned. `operands` says what is
+        rounded; blocks of a slice begin with its own units.
 
         Raises:
             ValueError: shapes do not fit, or a slice that is not the whole layer is to run other
@@ -226,15 +246,16 @@ class GruSlice(Slice):
         memory, (sums, q) = spare(n * self.channels, n * self.units)
         weights = tuple(map(address_of, (packed.r, packed.b_w, packed.b_r)))
         kept = tuple(map(address_of, (tape.gates, tape.inner, tape.h_before, tape.y)))
+        rounds = operands.of_forward(n, tape.steps, (self.hidden, self.hidden))
         if self.linear_before_reset:
             sizes, state = (
                 (self.units, self.hidden, self.begin),
                 (place, address_of(own), self.units),
             )
-            _gru_steps.forward_steps(steps, sizes, tape.rows, weights, state, kept, sums)
+            _gru_steps.forward_steps(steps, sizes, tape.rows, weights, state, kept, sums, rounds)
         else:
             _gru_steps.forward_reset_steps(
-                steps, self.units, tape.rows, weights, place, kept, (sums, q)
+                steps, self.units, tape.rows, weights, place, kept, (sums, q), rounds
             )
         del memory
         return own
@@ -248,6 +269,7 @@ class GruSlice(Slice):
         carry: Floats,
         steps: tuple[int, int],
         start: Floats | None = None,
+        operands: Operands = PLAIN,
     ) -> Floats:
         """Run EB of the steps (first, last + 1) from the last to the first; return errors of the
         whole h before.
@@ -256,6 +278,7 @@ class GruSlice(Slice):
           the steps, but without `carry`
         - carry [N, units]: changed; at first 0: the part of the errors of h that goes past R
         - start [N, hidden]: what slices of higher units have summed; it is changed and returned
+        - operands: what is rounded
 
         The complete errors of the state before the steps are what is returned by all slices
         together, plus `carry`.
@@ -282,6 +305,7 @@ class GruSlice(Slice):
                 tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
         memory, (copied, errors, s) = spare(n * self.channels, n * units, n * units)
         delta = address_of(tape.delta)
+        rounds = operands.of_backward(n, tape.steps, (self.hidden, 1))
         if self.linear_before_reset:
             _gru_steps.backward_steps(
                 steps,
@@ -293,6 +317,7 @@ class GruSlice(Slice):
                 (delta, address_of(tape.delta_r)),
                 (copied, errors),
                 int(start is None),
+                rounds,
             )
         else:
             if start is not None:
@@ -306,6 +331,7 @@ class GruSlice(Slice):
                 tuple(map(address_of, (dy, tape.gates, tape.h_before))),
                 delta,
                 (copied, errors, s),
+                rounds,
             )
         del memory
         return before

@@ -20,6 +20,9 @@ Backward, with e the error of h, and dc the error of c from the step after:
 `rows` [steps, samples] holds the row, sample * T + t, that each sample has at each step, or -1
 where its sequence has ended: its state then stays, and so do its errors.
 
+Operands may be rounded (`operands.py`): h, and what P multiplies, where they are made; delta and
+errors of h before they are multiplied.
+
 Arguments are addresses, and counts of floats; nothing is checked here.
 """
 
@@ -27,12 +30,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from ..attention.operands import WHOLE
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
 from .arrays import Product
+from .rounding import round_gates, round_states
 from .step_parts import keep_error, product, total_error
 
 GATES = 4
@@ -120,7 +126,7 @@ def _backward_units(context: Any, count: Any, at: Any) -> Any:
 
 @compiled
 def forward_steps(
-    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any
+    steps: Any, sizes: Any, rows: Any, weights: Any, state: Any, tape: Any, spare: Any, rounds: Any
 ) -> None:
     """Run the steps (first, last + 1).
 
@@ -130,14 +136,17 @@ def forward_steps(
       own part of h
     - tape: (gates, from the sums over inputs; tanh of c; c before; h before; what P multiplies; y)
     - spare: (sums, what P multiplies, outputs of P) for a step
+    - rounds: how h, and what P multiplies, are rounded
     """
     units, width, outputs = sizes
     r, bias_w, bias_r, p = weights
     h, new, new_step, c = state
     gates, t, c_before, h_before, cells, y = tape
     sums, multiplied, projected = spare
+    of_h, of_inner = rounds
     samples, channels = rows.shape[1], GATES * units
     wide = outputs if outputs else units
+    room = np.empty(max(units, wide), np.uint32)
     for step in range(steps[0], steps[1]):
         for n in range(samples):
             row, to = rows[step, n], sums + FLOAT_BYTES * n * channels
@@ -171,6 +180,15 @@ def forward_steps(
                     h=result,
                 )
                 _forward_units(min(WIDTH, units - first), at)
+            own_row = row - n * rows.shape[0]
+            if outputs and of_inner.way != WHOLE:
+                made = multiplied + FLOAT_BYTES * n * units
+                round_states(of_inner, made, units, n, own_row, room)
+                copy(cells + FLOAT_BYTES * row * units, made, units)
+            elif not outputs and of_h.way != WHOLE:
+                made = new + FLOAT_BYTES * n * new_step
+                round_states(of_h, made, units, n, own_row, room)
+                copy(y + FLOAT_BYTES * row * units, made, units)
         if outputs:
             product(
                 Product(projected, outputs, multiplied, units, 1, samples, p, outputs, units),
@@ -180,6 +198,8 @@ def forward_steps(
             for n in range(samples):
                 row, come = rows[step, n], projected + FLOAT_BYTES * n * outputs
                 if row >= 0:
+                    if of_h.way != WHOLE:
+                        round_states(of_h, come, outputs, n, row - n * rows.shape[0], room)
                     copy(new + FLOAT_BYTES * n * new_step, come, outputs)
                     copy(y + FLOAT_BYTES * row * wide, come, outputs)
 
@@ -195,6 +215,7 @@ def backward_steps(
     results: Any,
     spare: Any,
     fresh: Any,
+    rounds: Any,
 ) -> None:
     """Run the steps (first, last + 1) from the last to the first.
 
@@ -205,6 +226,7 @@ def backward_steps(
     - found: (errors of the sums, errors of the outputs of P)
     - spare: (errors of the sums, of the outputs, of what P multiplies) for a step
     - fresh: whether errors of h start from +0, or from what is there
+    - rounds: how errors of the sums, and of the outputs of P, are rounded
     """
     units, width, outputs = sizes
     r, p = weights
@@ -212,8 +234,10 @@ def backward_steps(
     dy, gates, t, c_before = tape
     delta, of_outputs = results
     copied, errors, of_cells = spare
+    of_sums, of_projected = rounds
     samples, channels = rows.shape[1], GATES * units
     wide = outputs if outputs else units
+    room = np.empty(max(channels, wide), np.uint32)
     for step in range(steps[1] - 1, steps[0] - 1, -1):
         for n in range(samples):
             row, mine = rows[step, n], FLOAT_BYTES * n * wide
@@ -221,6 +245,9 @@ def backward_steps(
             if row >= 0:
                 total_error(wide, dy + FLOAT_BYTES * row * wide, come, carry + mine, errors + mine)
                 if outputs:
+                    if of_projected.way != WHOLE:
+                        own_row = row - n * rows.shape[0]
+                        round_states(of_projected, errors + mine, wide, n, own_row, room)
                     copy(of_outputs + FLOAT_BYTES * row * wide, errors + mine, wide)
             else:
                 keep_error(wide, come, carry + mine)
@@ -251,6 +278,10 @@ def backward_steps(
                     copied=copied + GATES * own,
                 )
                 _backward_units(min(WIDTH, units - first), at)
+            if of_sums.way != WHOLE:
+                made = copied + FLOAT_BYTES * n * channels
+                round_gates(of_sums, made, units, GATES, n, row - n * rows.shape[0], room)
+                copy(delta + FLOAT_BYTES * row * channels, made, channels)
         last = FLOAT_BYTES * (channels - 1)
         product(
             Product(dh_before, width, copied + last, channels, -1, samples, r, width, channels),

@@ -35,7 +35,7 @@ from ...network import Start, Training
 from ...number import SINGLE, Precision
 from ...schedule import SampleSpan
 from ..ends import Labels
-from ..formats import MapFormats, ParameterFormats, WeightFormats
+from ..formats import MapFormats, SliceFormats, WeightFormats
 from ..memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from ..rules import Rule
 from .numerics import Data, Lengths, SliceNumerics
@@ -108,7 +108,7 @@ class ConvSlice(SliceNumerics):
         own = (
             None
             if formats is None
-            else ParameterFormats(WeightFormats(formats, part, kept), self._convolution)
+            else SliceFormats(WeightFormats(formats, part, kept), self._convolution)
         )
         self._weight = Parameter(self._convolution.pack(weights), arena, own)
         # Inputs that are needed again arrive whole; otherwise each slice passes on what those after

@@ -90,6 +90,11 @@ class SliceNumerics(abc.ABC):
         All channels under OCP, or where they are needed again; otherwise those after this slice's.
         """
 
+    @property
+    def makes_rounded(self) -> bool:
+        """Whether its outputs are in the format of activations before the SFU takes them."""
+        return False
+
     def before(self, dy: Data) -> Data:
         """Return the output errors for the devices to the left.
 

@@ -76,6 +76,11 @@ class Recurrent(RowLayer):
         """See `LayerOperation`: gates' activations, and what makes states of them."""
         return self.of_unit.times(self.directions * self.units * shape[1])
 
+    @property
+    def rows_of_piece(self) -> int:
+        """Gates of all units that stay together where the layer is cut."""
+        return self.gates * (1 if self.is_divisible else self.directions * self.units)
+
     def weight_columns(self, inputs: int) -> int:
         """Return the weights of a unit for each gate: inputs, hidden state, biases."""
         return inputs + self.hidden + BIASES

@@ -235,7 +235,10 @@ def test_ranks(
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"network": "char-lstm"}, "is a recurrent layer"),
+        (
+            {"network": "char-lstm", "precision": "bf16 accumulate=bf16"},
+            "lstm, whose engines add in fp32",
+        ),
         (
             {"engines": "turns", "precision": {"weights": "bf16"}},
             "boards that take actions as a whole have one format",

@@ -23,6 +23,7 @@ from emuchain.kernels.layers.loss import softmax_cross_entropy
 from emuchain.kernels.quantise import PhiloxStream
 
 from ...kernels.attention import reference
+from ...kernels.forms import BF16, E2M1, E4M3, Form
 from ...kernels.recurrent.reference import add_outer, chain
 from .gpt import Table, conv, written
 
@@ -31,46 +32,6 @@ WIDTH, HEADS, SIZE, TOKENS, BATCH, STEPS, SEED = 12, 3, 4, 40, 3, 3, 5
 RATE, MOMENTUM, DECAY = F(0.05), F(0.9), F(0.01)
 
 
-@dataclasses.dataclass(frozen=True)
-class Form:
-    """Fraction bits, the least exponent, the largest number, and elements of a block with a scale."""
-
-    fraction: int
-    least: int
-    largest: float
-    block: int = 0
-    by_chance: bool = False
-
-    def round(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Round, in blocks along the last axis; `words` are for those by chance."""
-        result = np.empty(values.shape)
-        exact = values.astype(np.float64)
-        for begin in range(0, values.shape[-1], self.block or values.shape[-1]):
-            place = slice(begin, begin + (self.block or values.shape[-1]))
-            scale: Any = 1.0
-            if self.block:
-                most = np.abs(exact[..., place]).max(axis=-1, keepdims=True)
-                most = np.where(most > 0, most, self.largest)
-                scale = 2.0 ** np.ceil(np.log2(most / self.largest))
-            own = exact[..., place] / scale
-            result[..., place] = self._elements(own, words[..., place]) * scale
-        return result.astype(F)
-
-    def _elements(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
-        _, exponents = np.frexp(values)
-        steps = 2.0 ** (np.maximum(exponents - 1, self.least) - self.fraction)
-        counts = np.abs(values) / steps
-        if self.by_chance:
-            whole = np.floor(counts)
-            counts = whole + (words < np.floor((counts - whole) * 2**32))
-        else:
-            counts = np.rint(counts)  # halves to even
-        return np.copysign(np.minimum(counts * steps, self.largest), values)
-
-
-BF16 = Form(7, -126, np.inf)
-E4M3 = Form(3, -6, 448)
-E2M1 = Form(1, 0, 6)
 FORMS: dict[str, tuple[str, Form, Form]] = {
     "bf16": ("bf16", BF16, BF16),
     "mxfp8": ("mxfp8", dataclasses.replace(E4M3, block=32), dataclasses.replace(E4M3, block=32)),

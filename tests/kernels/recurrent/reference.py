@@ -2,12 +2,13 @@
 float32, chains of fma.
 
 Sequences are one sample's, [steps, ...]; weights are PyTorch's, gate by gate. Nothing of the
-kernels is used but `fma`.
+kernels is used but `fma`. `narrow` rounds operands: the kind, as `Operands` has it, the step, the
+line of a step, and the numbers of all units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numba import njit
@@ -16,6 +17,12 @@ from emuchain.kernels.llvm import fma
 
 F = np.float32
 Arrays = Sequence[np.ndarray]
+Narrow = Callable[[str, int, int, np.ndarray], np.ndarray]
+
+
+def plain(kind: str, t: int, line: int, values: np.ndarray) -> np.ndarray:
+    """Leave an operand as it is."""
+    return values
 
 
 @njit(cache=True)
@@ -86,7 +93,7 @@ def gate_major(w: np.ndarray, gates: int) -> np.ndarray:
     return np.ascontiguousarray(w.reshape(-1, gates, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape))
 
 
-def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
+def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False, narrow=plain):
     """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r, dp); return y, h, c,
     dx, dh0, dc0.
     """
@@ -99,15 +106,17 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
         g = tanh(a[2::4])
         after = fused(f, c, i * g)
         bent = tanh(after)
-        kept[t] = i, f, g, o, bent, c, h, o * bent
-        h, c = (o * bent if p is None else chain(np.zeros(len(p), F), o * bent, p.T)), after
-        y[t] = h
+        out = o * bent if p is None else narrow("inner", t, 0, o * bent)
+        kept[t] = i, f, g, o, bent, c, h, out
+        h, c = (out if p is None else chain(np.zeros(len(p), F), out, p.T)), after
+        h = y[t] = narrow("states", t, 0, h)
     rec, dc, one = dh, dc, F(1)
     dx, deltas, outs = np.zeros_like(x), {}, {}
     for t in reversed(order):
         i, f, g, o, bent, before, _, _ = kept[t]
-        e = outs[t] = dy[t] + rec
+        e = dy[t] + rec
         if p is not None:
+            e = outs[t] = narrow("inner_errors", t, 0, e)
             e = chain(np.zeros(p.shape[1], F), e[::-1], p[::-1])
         d = fused(o * e, fused(-bent, bent, 1), dc)
         delta = np.empty(len(w), F)
@@ -115,6 +124,8 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
         delta[1::4] = (f * (one - f)) * (before * d)
         delta[2::4] = fused(-g, g, 1) * (i * d)
         delta[3::4] = (o * (one - o)) * (bent * e)
+        for line in range(4):
+            delta[line::4] = narrow("errors", t, line, delta[line::4].copy())
         deltas[t], dc = delta, f * d
         rec = chain(np.zeros(r.shape[1], F), delta[::-1], r[::-1])
         dx[t] = chain(np.zeros(w.shape[1], F), delta[::-1], w[::-1])
@@ -129,7 +140,7 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False):
     return y, h, c, dx, rec, dc
 
 
-def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False):
+def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False, narrow=plain):
     """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r); return y, h, dx, dh0."""
     w, r, b_w, b_r = (interleaved(v, 3) for v in (w, r, b_w, b_r))
     order = range(len(x))[::-1] if reverse else range(len(x))
@@ -139,30 +150,33 @@ def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False):
         of_both = (chain(of_x, h, r.T) + b_w) + b_r
         reset, update = sigmoid(of_both[0::3]), sigmoid(of_both[1::3])
         m, q = (chain(zeros, h, r.T) + b_r)[2::3], reset * h
+        if not linear:
+            q = narrow("inner", t, 0, q)
         n = (
             tanh(fused(reset, m, (of_x + b_w)[2::3]))
             if linear
             else tanh(((chain(of_x, q, r.T) + b_w) + b_r)[2::3])
         )
         kept[t] = reset, update, n, m, h, q
-        h = y[t] = fused(update, h - n, n)
+        h = y[t] = narrow("states", t, 0, fused(update, h - n, n))
     rec, carry, one = dh, np.zeros_like(dh), F(1)
     dx, deltas, of_r = np.zeros_like(x), {}, {}
     for t in reversed(order):
         reset, update, n, m, before, q = kept[t]
         e = dy[t] + (rec + carry)
         delta, other = np.empty(len(w), F), np.zeros(len(w), F)
-        delta[2::3] = (e * (one - update)) * fused(-n, n, 1)
-        delta[1::3] = (e * (before - n)) * (update * (one - update))
+        of_n = (e * (one - update)) * fused(-n, n, 1)
+        delta[2::3] = narrow("errors", t, 2, of_n)
+        delta[1::3] = narrow("errors", t, 1, (e * (before - n)) * (update * (one - update)))
         if linear:
-            delta[0::3] = (delta[2::3] * m) * (reset * (one - reset))
+            delta[0::3] = narrow("errors", t, 0, (of_n * m) * (reset * (one - reset)))
             other[:] = delta
-            other[2::3] = delta[2::3] * reset
+            other[2::3] = narrow("errors", t, 3, of_n * reset)
             carry = e * update
             of_r[t] = other
         else:
             s = chain(np.zeros(len(h), F), delta[2::3][::-1], r[2::3][::-1])
-            delta[0::3] = (s * before) * (reset * (one - reset))
+            delta[0::3] = narrow("errors", t, 0, (s * before) * (reset * (one - reset)))
             other[:] = delta
             other[2::3] = 0
             carry = fused(s, reset, e * update)
