@@ -15,7 +15,8 @@ in one ring, or send to one aggregator (a).
 
 These and all other ways are collectives (`comm.collective`), of which each replica plays its part
 (`played.py`). Where replicas share out the update (ZeRO, SC 2020), an exchange has two halves
-(`comm.collective.halves`): sums, and then, after the update, weights.
+(`comm.collective.halves`): sums, and then, after the update, weights. Where they share out weights,
+too, the first half is that of each layer, and the second comes before each use of a layer.
 
 With numerics, `GradientExchange` carries their steps out, message by message; `TimedExchange`
 computes the same times, to the picosecond, for all replicas at once.
@@ -27,7 +28,7 @@ import abc
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ from ..collective.rings import Ring
 from ..host import Mailbox
 from ..interconnect import Interconnect
 from ..topology import Topology
-from .nic import Gradient, Nic
+from .nic import WEIGHT_BYTES, Gradient, Nic, Traffic
 from .played import PlayedNode, PlayedPart
 from .time import (
     Compressed,
@@ -73,7 +74,7 @@ class DataParallel:
 
     With timing only, messages are 1/`ratio` of their size, if a ratio is given. With `feedback`,
     senders keep what the codec drops. `zero` is the stage of ZeRO: from 1 on, each replica updates
-    its share of the parameters, and an exchange has two halves.
+    its share of the parameters, and an exchange has two halves; at 3 each keeps but its share.
     """
 
     replicas: int = 1
@@ -88,6 +89,11 @@ class DataParallel:
     def in_halves(self) -> bool:
         """Whether replicas update their shares of the parameters between the halves of an exchange."""
         return self.zero > 0
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether replicas keep their shares of each layer's weights, and gather these for each use."""
+        return self.zero > 2
 
     @property
     def residuals(self) -> int:
@@ -129,6 +135,13 @@ class DataParallel:
     def pieces(self, topology: Topology) -> list[int]:
         """Return the piece of a row that each replica updates, of as many as there are replicas."""
         return own_pieces([laid.phase for laid in self.laid_out(topology)], self.replicas)
+
+    def shares(self, piece: int, rows: Sequence[int]) -> Iterator[slice]:
+        """Yield the places of a piece of each of some rows of so many values, one behind another."""
+        firsts = itertools.accumulate(rows, initial=0)
+        for first, count in zip(firsts, rows, strict=False):
+            bounds = piece_bounds(count, self.replicas)
+            yield slice(first + bounds[piece], first + bounds[piece + 1])
 
     @property
     def members(self) -> int:
@@ -212,6 +225,7 @@ class _Member(abc.ABC):
 
     def __init__(self, data_parallel: DataParallel, piece: int) -> None:
         self.replicas, self.in_halves = data_parallel.replicas, data_parallel.in_halves
+        self.shares_weights = data_parallel.shares_weights
         self.piece = piece
         self.spent_ps = 0
         self.observer: OnExchange | None = None
@@ -219,18 +233,21 @@ class _Member(abc.ABC):
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
+        self._note(gradient)
         return await self._exchange(gradient, ready_ps, None)
 
-    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
-        """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
-        around it; return the finish time in ps.
+    async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
+        """Sum a gradient over all replicas, one after another of `rows` of so many values, of which
+        this one keeps its pieces in place, with zeros around them; return the finish time in ps.
         """
-        done_ps = await self._exchange(gradient, ready_ps, False, closes=False)
-        if gradient.values is not None:
-            bounds = piece_bounds(gradient.count, self.replicas)
-            gradient.values[: bounds[self.piece]] = 0
-            gradient.values[bounds[self.piece + 1] :] = 0
-        return done_ps
+        self._note(gradient)
+        for row in gradient.rows(rows):
+            ready_ps = await self._exchange(row, ready_ps, False, closes=self.shares_weights)
+            if row.values is not None:
+                bounds = piece_bounds(row.count, self.replicas)
+                row.values[: bounds[self.piece]] = 0
+                row.values[bounds[self.piece + 1] :] = 0
+        return ready_ps
 
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
         """Fill a row, of which each replica has its piece, in place; return the finish time in ps.
@@ -238,6 +255,23 @@ class _Member(abc.ABC):
         That of the weights `closes` the exchange of a mini-batch.
         """
         return await self._exchange(row, ready_ps, True, closes=closes)
+
+    async def gather_layer(self, count: int, ready_ps: int) -> int:
+        """Gather the `count` weights of a layer, of which each replica keeps a piece, for one use;
+        return the finish time in ps.
+
+        No values travel: those of a version are the same each time (`share`).
+        """
+        self._begun_ps = max(ready_ps, self._done_ps)
+        return await self._exchange(Gradient(count, None), ready_ps, True)
+
+    async def share(self, row: Gradient) -> None:  # noqa: B027  # without values there is nothing to do
+        """Fill a row of new weights, of which each replica has its piece, in place and in no time:
+        each use gathers them anew (`gather_layer`).
+        """
+
+    def _note(self, gradient: Gradient) -> None:  # noqa: B027  # without values there is nothing to do
+        """Take note of this replica's own gradient, which an exchange overwrites."""
 
     async def _exchange(
         self, row: Gradient, ready_ps: int, of_weights: bool | None, *, closes: bool = True
@@ -267,10 +301,20 @@ class GradientExchange(_Member):
         self.last: NDArray[np.float32] | None = None
         self._parts = parts
 
+    def _note(self, gradient: Gradient) -> None:
+        self.last = None if gradient.values is None else gradient.values.copy()
+
+    async def gather_layer(self, count: int, ready_ps: int) -> int:
+        """See `_Member`; weights that are sent count among the NIC's traffic."""
+        sent = sum(part.sent_values(count) for part in self._parts if part.of_weights)
+        self.nic.traffic += Traffic(statistics={WEIGHT_BYTES: FP32.bytes_of(sent)})
+        return await super().gather_layer(count, ready_ps)
+
+    async def share(self, row: Gradient) -> None:
+        """See `_Member`."""
+        await self._end_ps(row, 0, True)
+
     async def _end_ps(self, row: Gradient, begin_ps: int, of_weights: bool | None) -> int:
-        if not of_weights:
-            # Copied, since the exchange overwrites it with the sum.
-            self.last = None if row.values is None else row.values.copy()
         over = self.nic.interconnect
         times = NodeTimes(over, begin_ps + over.ends.start_ps)
         for part in self._parts:
@@ -312,7 +356,8 @@ def exchange_ends_ps(
     ready_ps: Times,
     free_ps: int = 0,
 ) -> tuple[Times, int]:
-    """Return when each replica has finished an exchange, and when the aggregator has, in ps.
+    """Return when each replica has finished an exchange, and when the aggregator has, in ps; where
+    weights are shared out, that of sums alone.
 
     Args:
         data_parallel: the replicas, and how they exchange.
@@ -322,7 +367,7 @@ def exchange_ends_ps(
         free_ps: when the aggregator is free, if there is one.
     """
     if data_parallel.in_halves:
-        for of_weights in (False, True):
+        for of_weights in (False,) if data_parallel.shares_weights else (False, True):
             ready_ps = half_ends_ps(
                 data_parallel, interconnect, count, ready_ps, of_weights=of_weights
             )

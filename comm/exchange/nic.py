@@ -12,8 +12,9 @@ A NIC logs the sizes of messages that pass the codec, so that a finished run can
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Gradient:
         """
         bounds = piece_bounds(self.count, blocks)
         return self.between(bounds[number], bounds[number + 1])
+
+    def rows(self, counts: Sequence[int]) -> Iterator[Gradient]:
+        """Yield rows of so many values, one behind another; views."""
+        for first, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
+            yield self.between(first, first + count)
 
     def between(self, begin: int, end: int) -> Gradient:
         """Return the values from one on, before another; a view."""
@@ -110,6 +116,8 @@ class GradientFormat:
 
 
 ORDINARY_TOS = 0
+WEIGHT_BYTES = "weight_bytes"
+"""Among a NIC's statistics, the bytes of weights that were gathered for use."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +125,7 @@ class Traffic:
     """What a NIC has sent with the ToS of gradients: bytes as float32, and bytes after the codec.
 
     `statistics` are the codec's own counts over these values, such as INCEPTIONN's bit widths
-    (Table III).
+    (Table III), and, where replicas share weights out, the bytes of those that it sent.
     """
 
     value_bytes: int = 0

@@ -86,6 +86,13 @@ class PlayedPart:
         """Whether what it carries stands for weights."""
         return self._phase.of_weights
 
+    def sent_values(self, count: int) -> int:
+        """Return how many values the node sends of a row of `count`."""
+        bounds = piece_bounds(count, self._phase.pieces)
+        steps = (own.step for own_steps in self._rounds for own in own_steps)
+        own = (step for step in steps if step.sender == self._node)
+        return sum(bounds[step.stop] - bounds[step.first] for step in own)
+
     def _count_copies(self) -> None:
         """Count how often each message is sent: once more while its pieces stay the same."""
         first: dict[tuple[int, int], _Own] = {}

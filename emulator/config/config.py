@@ -229,7 +229,8 @@ class Config(Model):
     zero: Annotated[int, pydantic.Field(ge=0, le=3)] = pydantic.Field(
         0,
         description=(
-            "stage of ZeRO: replicas share out, from 1, what updates keep, from 2, gradients, too"
+            "stage of ZeRO: replicas share out, from 1, what updates keep, from 2, gradients, too, and"
+            " at 3, weights"
         ),
     )
     compress: CodecKey = pydantic.Field(

@@ -36,7 +36,7 @@ from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
 from .lanes import InTurn, Lanes, shares_states
 from .ports import Maps, Ports
-from .sideband import Balanced, NormSums, Squares, Tied, squares_of_shares
+from .sideband import Balanced, NormSums, Squares, Tied, end_with_gathers, squares_of_shares
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
@@ -49,20 +49,22 @@ OnStep = Callable[[int, Tally, int], None]
 class Exchange(Protocol):
     """A device's exchange of gradients with its counterparts in other replicas.
 
-    It has halves where each replica updates a `piece` of a row alone, of as many as there are.
+    It has halves where each replica updates a `piece` of a row alone, of as many as there are; where
+    it `shares_weights`, a row is that of a layer.
     """
 
     replicas: int
     in_halves: bool
+    shares_weights: bool
     piece: int
     observer: OnExchange | None
 
     async def total(self, gradient: Gradient, ready_ps: int) -> int:
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
 
-    async def scatter(self, gradient: Gradient, ready_ps: int) -> int:
-        """Sum a gradient over all replicas, of which this one keeps its piece in place, with zeros
-        around it; return the finish time in ps.
+    async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
+        """Sum a gradient over all replicas, one after another of `rows` of so many values, of which
+        this one keeps its pieces in place, with zeros around them; return the finish time in ps.
         """
 
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
@@ -70,6 +72,14 @@ class Exchange(Protocol):
 
         That of the weights `closes` the exchange of a mini-batch.
         """
+
+    async def gather_layer(self, count: int, ready_ps: int) -> int:
+        """Gather the `count` weights of a layer for one use, without their values; return the finish
+        time in ps.
+        """
+
+    async def share(self, row: Gradient) -> None:
+        """Fill a row of new weights, of which each replica has its piece, in place and in no time."""
 
     def state(self) -> Any:
         """Return the training state."""
@@ -207,10 +217,8 @@ class Device:
             StreamKey(DataPath.PARAMETERS, number) for used in streams.parameters for number in used
         )
         times, maps = await self._receive((*streams.forward, *blocks), span)
-        sent, numerics = (
-            self.clock.forward(span, times, self.clock.ready_ps(version)),
-            self.numerics,
-        )
+        sent = await self._timed(Kind.FORWARD, span, times, version)
+        numerics = self.numerics
         if numerics is None:
             self._send(span, sent, {})
             return
@@ -225,10 +233,8 @@ class Device:
 
     async def _backward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
-        sent, numerics = (
-            self.clock.backward(span, times, self.clock.ready_ps(version)),
-            self.numerics,
-        )
+        sent = await self._timed(Kind.BACKWARD, span, times, version)
+        numerics = self.numerics
         if numerics is None:
             self._send(span, sent, {})
             return
@@ -239,6 +245,19 @@ class Device:
             self._send(span, left, made)
 
         await self._lanes.backward(span.micro_batch.index, compute)
+
+    async def _timed(
+        self, kind: Kind, span: SampleSpan, times: dict[StreamKey, Times], version: int
+    ) -> dict[StreamKey, Times]:
+        """Let the clock carry out F or B; return the arrival times of what is sent."""
+        clock, exchange, ready_ps = self.clock, self.exchange, self.clock.ready_ps(version)
+        is_forward = kind is Kind.FORWARD
+        if exchange is None or not exchange.shares_weights:
+            return (clock.forward if is_forward else clock.backward)(span, times, ready_ps)
+        assert isinstance(clock, StageClock)
+        starts_ps = clock.starts_ps(kind, span, times, ready_ps)
+        end_ps = await end_with_gathers(exchange, clock, kind, span, starts_ps)
+        return (clock.forward if is_forward else clock.backward)(span, times, ready_ps, end_ps)
 
     async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         numerics = self.numerics
@@ -304,8 +323,11 @@ class Device:
                 )
                 rule = dataclasses.replace(rule, exchanged=True)
             gradient = Gradient(self.clock.streams.gradient_values, row)
-            add_up = self.exchange.scatter if self.exchange.in_halves else self.exchange.total
-            exchanged_ps = await add_up(gradient, self.clock.gradients_ps(came_ps))
+            ready_ps = self.clock.gradients_ps(came_ps)
+            if self.exchange.in_halves:
+                exchanged_ps = await self.exchange.scatter(gradient, ready_ps, self._rows)
+            else:
+                exchanged_ps = await self.exchange.total(gradient, ready_ps)
             stored = [] if numerics is None or row is None else numerics.take_gradient_row(row)
         if self.exchange is not None:
             self._tied.offer(step, exchanged_ps)
@@ -345,18 +367,29 @@ class Device:
 
     async def _gather_weights(self, sums: _Sums, whole_ps: int) -> int:
         """Take the weights that other replicas have updated, and give them this one's; return when
-        all have come, in ps, 0 where each updates all.
+        all have come, in ps, 0 where each updates all, or each use gathers them.
         """
         exchange, numerics = self.exchange, self.numerics
         if exchange is None or not exchange.in_halves:
             return 0
         row = None if numerics is None or sums.rule is None else numerics.weight_row()
         weights = Gradient(self.clock.streams.gradient_values, row)
-        updated_ps = self.clock.update_ends_ps(sums.came_ps, whole_ps)
-        gathered_ps = await exchange.gather(weights, updated_ps)
+        gathered_ps = 0
+        if exchange.shares_weights:
+            for layer in weights.rows(self._rows) if row is not None else ():
+                await exchange.share(layer)
+        else:
+            updated_ps = self.clock.update_ends_ps(sums.came_ps, whole_ps)
+            gathered_ps = await exchange.gather(weights, updated_ps)
         if numerics is not None and row is not None:
             numerics.take_weight_row(row)
         return gathered_ps
+
+    @property
+    def _rows(self) -> list[int]:
+        """How many values there are in each row that replicas exchange."""
+        by_layer = self.exchange is not None and self.exchange.shares_weights
+        return self.clock.streams.exchanged_rows(by_layer=by_layer)
 
     async def evaluate(self, micro_batches: Sequence[MicroBatch]) -> None:
         """Run forward propagation only, outside virtual time, with the newest weights."""

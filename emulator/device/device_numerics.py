@@ -17,7 +17,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -370,12 +370,13 @@ class DeviceNumerics:
         # `split` wants the places between blocks: the end of each but the last.
         return np.split(row, np.cumsum(sizes)[:-1]) if sizes else []
 
-    def share_out(self, begin: int, end: int) -> None:
+    def share_out(self, shares: Iterable[slice]) -> None:
         """Update only what has gradients in these places of a row as `gradient_row` lays it out;
         other replicas update the rest.
         """
         row = np.zeros(self.streams.gradient_values, np.float32)
-        row[begin:end] = 1
+        for share in shares:
+            row[share] = 1
         for numerics in self._trained:
             row = numerics.share_out(row)
 

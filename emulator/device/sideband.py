@@ -28,6 +28,9 @@ first and last row, and the table as a whole.
 *The norm*: the sum of squares of all gradients, for clipping. It is exact, so that its bits depend
 neither on the cut nor on the order. The device offers its own sum and collects the total. Where
 replicas share updates out, its own sum is that of its share, and first goes to all replicas.
+
+*Weights that replicas share out* (ZeRO's stage 3) are gathered for each use, and here, too, times
+alone: their values go once, after the update.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from ...comm.exchange import Gradient, SizeLog
 from ...kernels.codec import Codec
 from ...kernels.optimizers import NOT_FINITE, added
 from ..mapping import DataPath, NormSum, StreamKey, TiedWeights
-from ..schedule import MicroBatch, step_micro_batches
+from ..schedule import Kind, MicroBatch, SampleSpan, step_micro_batches
 from ..timing import DeviceClock, StageClock, hop
 from .ports import Ports
 
@@ -327,6 +330,9 @@ class Gathering(Protocol):
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
         """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
 
+    async def gather_layer(self, count: int, ready_ps: int) -> int:
+        """Gather the `count` weights of a layer for one use; return the finish time in ps."""
+
 
 async def squares_of_shares(exchange: Gathering, own: Squares) -> Squares:
     """Return the sum over the shares of all replicas, of which this one has its `own`."""
@@ -338,6 +344,18 @@ async def squares_of_shares(exchange: Gathering, own: Squares) -> Squares:
     at_ps = await exchange.gather(sums, own.at_ps, closes=False)
     total = None if row is None else functools.reduce(added, map(of_limbs, row), 0)
     return Squares(total, at_ps)
+
+
+async def end_with_gathers(
+    exchange: Gathering, clock: StageClock, kind: Kind, span: SampleSpan, starts_ps: int
+) -> int:
+    """Return when F or B ends that gathers each layer's weights just before its work."""
+    at_ps = starts_ps
+    for values, work_ps in clock.layers(kind, span):
+        if values:
+            at_ps = await exchange.gather_layer(values, at_ps)
+        at_ps += clock.takes_ps(at_ps, work_ps, span)
+    return at_ps
 
 
 class NormSums:

@@ -45,13 +45,16 @@ def gradient_values(
     """Return the number of gradients that a device exchanges with its counterparts in other
     replicas.
     """
-    count = sum(block.values for block in blocks if block.store_device == device)
-    for part in slices:
-        if part.layer.frozen:
-            continue
-        weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
-        count += weights + part.sfu_parameters
-    return count
+    stored = sum(block.values for block in blocks if block.store_device == device)
+    return stored + sum(_own_values(part, device, blocks) for part in slices)
+
+
+def _own_values(part: Slice, device: int, blocks: Sequence[BalancedParameters]) -> int:
+    """Return the number of a slice's gradients that its own device exchanges."""
+    if part.layer.frozen:
+        return 0
+    weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
+    return weights + part.sfu_parameters
 
 
 class Visit(NamedTuple):
@@ -100,6 +103,17 @@ class DeviceStreams:
     stored: tuple[int, ...]
     passing: tuple[int, ...]
     gradient_values: int
+
+    @functools.cached_property
+    def layer_values(self) -> tuple[int, ...]:
+        """For each slice the number of its gradients, where no other device stores any."""
+        return tuple(_own_values(part, self.device, ()) for part in self.slices)
+
+    def exchanged_rows(self, *, by_layer: bool) -> list[int]:
+        """Return how many values there are in each row that replicas exchange: in one of all, or in
+        one of each layer that has any.
+        """
+        return [*filter(None, self.layer_values)] if by_layer else [self.gradient_values]
 
     @functools.cached_property
     def visits(self) -> tuple[Visit, ...]:

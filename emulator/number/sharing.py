@@ -5,6 +5,7 @@
     0           whole     whole       whole
     1, P_os     whole     whole       a share
     2, P_os+g   whole     a share     a share
+    3, P_os+g+p a share   a share     a share
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ class Sharing:
         """Into how many shares gradients are divided."""
         return self.replicas if self.zero >= 2 else 1
 
+    @property
+    def weights(self) -> int:
+        """Into how many shares weights are divided."""
+        return self.replicas if self.zero >= 3 else 1
+
     def room(self, copies: int, residuals: int = 0) -> Fraction:
-        """Return the room of a parameter with `copies` arrays, in units of its size: itself, its
-        gradient, states, and `residuals`, which each replica keeps whole.
+        """Return the room of a parameter with `copies` arrays, in units of its size: itself, as if
+        whole, its gradient, states, and `residuals`, which each replica keeps whole.
         """
         states = copies - 2 - residuals
         shared = Fraction(1, self.gradients) + Fraction(states, self.states)

@@ -33,6 +33,7 @@ from ..schedule import (
     Transport,
     warm_ups,
 )
+from .zero import check_micro_batches
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -240,10 +241,11 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:
-    """Check that the last mini-batch of an epoch has a sample for each replica.
+    """Check that the last mini-batch of an epoch has a sample for each replica, and where all gather
+    weights for each micro-batch, as many of these.
 
     Raises:
-        InputError: it has fewer samples than there are replicas.
+        InputError: it has fewer samples than there are replicas, or more micro-batches for some.
     """
     tail = samples % config.batch
     if 0 < tail < replicas:
@@ -253,6 +255,7 @@ def check_samples(config: Config, replicas: int, samples: int) -> None:
             f"`samples` = {samples}: leaves {tail} for the last mini-batch, fewer than {replicas}"
             f" replicas; try {near}"
         )
+    check_micro_batches(config, replicas, samples)
 
 
 def _check(config: Config, replicas: int) -> None:

@@ -24,6 +24,7 @@ from ..mapping import Slice
 from ..network import Network, Shape, TorchNetwork, load_network, named_layers, with_frozen
 from ..network.operations.normalisation import BatchNorm
 from .plan import ChainPlan, Plan
+from .zero import check_micro_batches
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -146,6 +147,7 @@ def epoch_samples(plan: Plan) -> int:
             f"`samples` = {config.samples}: but {where} has {available} training"
             f" {plan.network.sample_noun}s"
         )
+    check_micro_batches(config, plan.replicas, config.samples or available)
     return config.samples or available
 
 

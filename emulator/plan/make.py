@@ -46,7 +46,7 @@ from .plan import ChainPlan, Plan, exchange_times
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .work import check_devices, check_memory
-from .zero import check_shares, check_zero
+from .zero import check_gathers, check_shares, check_zero
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -199,6 +199,7 @@ def _plan_of(
         sharing=Sharing(data_parallel.zero, data_parallel.replicas),
     )
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
+    check_gathers(config, machine, profiled=profile is not None)
     check_precision(config, network)
     if machine is not None:
         check_whole_sums(config)

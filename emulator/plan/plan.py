@@ -399,20 +399,19 @@ def exchange_times(timing: Timing, data_parallel: DataParallel) -> list[int]:
     """Return the duration of each device's exchange with other replicas for a mini-batch, in ps; []
     without others.
 
-    Where replicas share updates out, these are between its halves.
+    Where replicas share updates out, these are between its halves; where they share weights out,
+    it is of sums alone, and actions gather weights.
     """
     if data_parallel.replicas == 1:
         return []
     devices = len(timing.mapping.devices)
     interconnect = timing.cluster.between_replicas(data_parallel.nodes, devices)
-    counts = {stage: timing.streams(stage).gradient_values for stage in timing.exchanging}
-    return [
-        exchange_ps(data_parallel, interconnect, counts[stage])
-        + (timing.longest_update_ps(stage) if data_parallel.in_halves else 0)
-        if stage in counts
-        else 0
-        for stage in range(devices)
-    ]
+    by_layer, times = data_parallel.shares_weights, [0] * devices
+    for stage in timing.exchanging:
+        rows = timing.streams(stage).exchanged_rows(by_layer=by_layer)
+        times[stage] = sum(exchange_ps(data_parallel, interconnect, count) for count in rows)
+        times[stage] += timing.longest_update_ps(stage) if data_parallel.in_halves else 0
+    return times
 
 
 def exchange_loads(plan: ChainPlan) -> tuple[Load, ...]:

@@ -55,8 +55,8 @@ class PlannedStages:
 
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the
     most versions of the weights. Micro-batches are of `samples` samples, and a parameter takes
-    `parameter_copies` arrays, of which replicas may share some out. With a `profile`, times are
-    those that it has of the layers.
+    `parameter_copies` arrays, of which replicas may share some out, and the weights themselves in
+    `weight_shares`. With a `profile`, times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -68,6 +68,7 @@ class PlannedStages:
     samples: int
     number: NumberFormat = FP32
     parameter_copies: Fraction | int = COPIES
+    weight_shares: int = 1
     profile: Profile | None = None
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
@@ -81,6 +82,10 @@ class PlannedStages:
             InputError: the board's memory is too small, with stage, bytes and capacity.
         """
         return self.stage(stage, samples).costs
+
+    def layer_times(self, stage: int, samples: int) -> tuple[tuple[int, int, int], ...]:
+        """Return the times in ps of FP, EB and PG of each of a stage's layers; see `costs`."""
+        return tuple(layer.times_ps for layer in self.stage(stage, samples).layers)
 
     def memory_bytes(self, stage: int) -> tuple[DataBytes, int]:
         """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off
@@ -106,6 +111,7 @@ class PlannedStages:
                 stage=stage,
                 number=self.number,
                 copies=self.parameter_copies,
+                shares=self.weight_shares,
             )
             if self.profile is not None:
                 planned = measured_stage(
@@ -157,7 +163,7 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
-    values = size, board_number(config), cluster.parameter_room
+    values = size, board_number(config), cluster.parameter_room, cluster.sharing.weights
     if profile is None:
         pieces = BoardStages(network, boards, *values)
     else:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
-from ..common import InputError
+from ..common import InputError, plural
 from ..faults import Faults
 from ..network import Network
+from ..schedule import Engines, Machine
 from ..timing import Timing
 
 if TYPE_CHECKING:
@@ -30,11 +31,6 @@ def check_zero(
     if not config.zero:
         return
     given, replicas = f"`zero` = {config.zero}", data_parallel.replicas
-    if config.zero > 2:
-        raise InputError(
-            f"{given}: F and B read all weights of a device's layers at a time, so that no share of"
-            " them could be left out of its memory; should be 1 or 2"
-        )
     if replicas == 1:
         raise InputError(
             f"{given}: is of replicas, which share out what updates keep; add `replicas`, such as 2"
@@ -63,6 +59,56 @@ def check_zero(
             f"{given}: `faults.flips`: where bits flip replicas differ, and each has only its share"
             " of what updates keep; leave one of them out"
         )
+
+
+def check_gathers(config: Config, machine: Machine | None, *, profiled: bool) -> None:
+    """Check that devices work on one layer at a time, whose weights are gathered before.
+
+    Raises:
+        InputError: they do not, or times of layers are `profiled`.
+    """
+    if config.zero < 3:
+        return
+    given = f"`zero` = {config.zero}"
+    if machine is None or machine.engines is not Engines.TURNS:
+        raise InputError(
+            f"{given}: engines that are {'split' if machine is None else machine.engines.value} work"
+            " on several layers of a board at a time, which so has to hold all of their weights;"
+            " should be 1 or 2, or `engines` = 'turns', by which layers take turns"
+        )
+    if not config.schedule.aligned:
+        raise InputError(
+            f"{given}: `schedule` = {config.schedule.name!r} splits micro-batches where its weights"
+            " change, not at the same places in all replicas, which gather weights together; should"
+            " be one such as 'sync' or '1f1b-as'"
+        )
+    if config.error_feedback:
+        raise InputError(
+            f"{given}: `error_feedback` keeps what a codec drops of whole rows of gradients, and"
+            " those of each layer go apart; leave one of them out"
+        )
+    if profiled:
+        raise InputError(
+            f"{given}: `--profile` has times of layers on boards that hold their weights; leave one"
+            " of them out"
+        )
+
+
+def check_micro_batches(config: Config, replicas: int, samples: int) -> None:
+    """Check that replicas which gather weights for each micro-batch have as many in an epoch.
+
+    Raises:
+        InputError: some have more in the last mini-batch.
+    """
+    tail, size = samples % config.batch, config.micro_batch
+    least, most = (-(-share // size) for share in (tail // replicas, -(-tail // replicas)))
+    if config.zero < 3 or least == most:
+        return
+    raise InputError(
+        f"`zero` = {config.zero}: all replicas gather weights for each micro-batch, and `samples` ="
+        f" {samples} leaves {plural(least, 'micro-batch')} for some of {replicas} in the last"
+        f" mini-batch and {most} for others; try {samples - tail % replicas}"
+    )
 
 
 def _check_exchange(given: str, data_parallel: DataParallel) -> None:

@@ -18,6 +18,10 @@ Where not everything fits, all begin off chip. Then that comes on chip which sav
 a byte of its room; where nothing saves time, that which saves the most bytes on the memory port. Of
 equals, the earlier layer comes first, and weights before gradients before features. What has no
 room any more stays off chip.
+
+Where replicas share weights out, a layer's are gathered before its FP and its EB into room for the
+largest layer. It is on chip beside the buffers, if they leave it; FP and EB then read no weights
+off chip. Else it is off chip, and so are all shares.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ class PartNeeds(NamedTuple):
     `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes
     `copies` arrays:
     itself, its gradient, and what an optimiser keeps beside them, of which replicas may share some
-    out; a frozen one takes itself alone.
+    out; a frozen one takes itself alone. Of the weights themselves it has one of `shares`.
     """
 
     part: Slice
@@ -66,15 +70,20 @@ class PartNeeds(NamedTuple):
     feature_bytes: int
     buffer_bytes: int
     copies: Fraction | int = COPIES
+    shares: int = 1
 
     @classmethod
     def of(
-        cls, part: Slice, number: NumberFormat = FP32, copies: Fraction | int = COPIES
+        cls,
+        part: Slice,
+        number: NumberFormat = FP32,
+        copies: Fraction | int = COPIES,
+        shares: int = 1,
     ) -> PartNeeds:
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
-        copies = 1 if part.layer.frozen else copies
+        copies, shares = (1, 1) if part.layer.frozen else (copies, shares)
         return cls(
             part,
             part.macs,
@@ -84,7 +93,13 @@ class PartNeeds(NamedTuple):
             features,
             memory.working.bytes,
             copies,
+            shares,
         )
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of weights that are gathered from all replicas before they are used."""
+        return self.parameter_bytes if self.shares > 1 else 0
 
 
 def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP32) -> int:
@@ -280,12 +295,16 @@ class LayerCosts:
 
 @dataclasses.dataclass(frozen=True)
 class BoardStage:
-    """The costs of a stage on a board, its layers, and the bytes that it has on chip and off chip."""
+    """The costs of a stage on a board, its layers, and the bytes that it has on chip and off chip.
+
+    Of those on chip, `gathered_bytes` are for a layer's weights that other replicas have shares of.
+    """
 
     costs: StageCosts
     layers: tuple[LayerCosts, ...]
     on_chip_bytes: int
     off_chip_bytes: int
+    gathered_bytes: int = 0
 
     @property
     def data_on_chip(self) -> DataBytes:
@@ -294,7 +313,7 @@ class BoardStage:
         for layer, (place, data) in itertools.product(self.layers, enumerate(ALL)):
             held[place] += 0 if layer.off_chip & data else layer.stored_bytes[place]
         weights, gradients, features = held
-        return DataBytes(weights, gradients, features)
+        return DataBytes(weights + self.gathered_bytes, gradients, features)
 
     @property
     def moved_bytes(self) -> int:
@@ -317,6 +336,7 @@ def board_stage(
     weight_copies: int = 1,
     number: NumberFormat = FP32,
     copies: Fraction | int = COPIES,
+    shares: int = 1,
     parameters_together: bool = False,
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
@@ -331,13 +351,14 @@ def board_stage(
         number: the format of all values.
         copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside
             them, or its share of these.
+        shares: number of replicas that share weights out.
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    needs = [PartNeeds.of(part, number, copies) for part in slices]
+    needs = [PartNeeds.of(part, number, copies, shares) for part in slices]
     return stage_of_needs(
         needs,
         board,
@@ -366,8 +387,13 @@ def stage_of_needs(
     """
     layers = [_layer_data(part, board, samples, kept_samples, weight_copies) for part in needs]
     buffers = max(part.buffer_bytes for part in needs)
-    needed = sum(sum(layer.rooms) for layer in layers)
-    room, port = board.on_chip_memory_bytes - buffers, board.off_chip_mbytes_per_s
+    gathered = max(part.gathered_bytes for part in needs)
+    on_chip = gathered <= board.on_chip_memory_bytes - buffers
+    held, apart = (gathered, 0) if on_chip else (0, gathered)
+    if held:
+        layers = [_read_once_gathered(*pair) for pair in zip(layers, needs, strict=True)]
+    needed = apart + sum(sum(layer.rooms) for layer in layers)
+    room, port = board.on_chip_memory_bytes - buffers - held, board.off_chip_mbytes_per_s
     off_chip = [Data.NONE] * len(layers)
     if needed > room:
         if room < 0:
@@ -376,10 +402,12 @@ def stage_of_needs(
             )
         if not port:
             owner = f"{board.name}, without off-chip memory of known bandwidth,"
-            raise DoesNotFit(stage, needed + buffers, board.on_chip_memory_bytes, "on chip", owner)
+            total = needed + buffers + held
+            raise DoesNotFit(stage, total, board.on_chip_memory_bytes, "on chip", owner)
         never = Data.WEIGHTS | Data.GRADIENTS if parameters_together else Data.NONE
+        never |= Data.WEIGHTS if apart else Data.NONE
         off_chip = choose_off_chip(layers, room, port, never)
-    stored = sum(layer.room(data) for layer, data in zip(layers, off_chip, strict=True))
+    stored = apart + sum(layer.room(data) for layer, data in zip(layers, off_chip, strict=True))
     capacity = board.off_chip_memory_bytes
     if stored and capacity is not None and stored > capacity:
         raise DoesNotFit(stage, stored, capacity, "off chip", board.name)
@@ -394,7 +422,13 @@ def stage_of_needs(
     features = samples * sum(part.feature_bytes for part in needs)
     parameters = sum(part.parameter_bytes for part in needs)
     costs = StageCosts(forward, eb + pg, pg, feature_bytes=features, parameter_bytes=parameters)
-    return BoardStage(costs, layer_costs, needed - stored + buffers, stored)
+    return BoardStage(costs, layer_costs, needed - stored + buffers + held, stored, held)
+
+
+def _read_once_gathered(layer: LayerData, needs: PartNeeds) -> LayerData:
+    """Return a layer whose weights are read from where they are gathered on chip, if they are."""
+    sizes = layer.sizes._replace(weights=0) if needs.gathered_bytes else layer.sizes
+    return layer._replace(sizes=sizes)
 
 
 def _layer_data(
@@ -409,7 +443,7 @@ def _layer_data(
     return LayerData(
         Phases(work_ps + steps_ps, eb_ps + steps_ps if layer.has_eb else 0, pg_ps),
         DataBytes(
-            weight_copies * parameters,
+            -(-weight_copies * parameters // needs.shares),
             math.ceil((needs.copies - 1) * parameters),
             kept_samples * features,
         ),

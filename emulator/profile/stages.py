@@ -136,15 +136,16 @@ class BoardStages(Stages):
         samples: int,
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
+        shares: int = 1,
     ) -> None:
-        """Take a network, a chain's boards, a micro-batch's samples, values' format and a
-        parameter's arrays.
+        """Take a network, a chain's boards, a micro-batch's samples, values' format, a parameter's
+        arrays, and the number of replicas that share weights out.
         """
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
         self._network, self._boards, self._number = network, tuple(boards), number
-        self._copies, self.heads = copies, network.heads
+        self._copies, self._shares, self.heads = copies, shares, network.heads
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [layer.training_macs for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
@@ -230,7 +231,7 @@ class BoardStages(Stages):
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
         return PartNeeds.of(
-            Slice(self._network.layers[layer], begin, end), self._number, self._copies
+            Slice(self._network.layers[layer], begin, end), self._number, self._copies, self._shares
         )
 
     def _stage(
@@ -412,13 +413,14 @@ class MeasuredBoardStages(BoardStages):
         samples: int,
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
+        shares: int = 1,
         *,
         profile: Profile,
     ) -> None:
         """Take what `BoardStages` takes, and the profile, which has all layers and boards
         (`check_profile`).
         """
-        super().__init__(network, boards, samples, number, copies)
+        super().__init__(network, boards, samples, number, copies, shares)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(

@@ -302,7 +302,8 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
     pieces = [0] * parallel.replicas
     if parallel.in_halves:
         pieces = parallel.pieces(interconnect.topology)
-    bounds = piece_bounds(channels.count, parallel.replicas)
+    streams = segment.plan.timing.streams(channels.device)
+    rows = streams.exchanged_rows(by_layer=parallel.shares_weights)
     for replica, chain in enumerate(replicas.chains):
         piece = pieces[replica]
         for device in chain.devices:
@@ -313,7 +314,7 @@ def _connect(replicas: Replicas, segment: Segment, channels: _Channels, with_dat
                 )
                 device.exchange = GradientExchange(parallel, nic, parts, piece)
                 if parallel.in_halves and device.numerics is not None:
-                    device.numerics.share_out(bounds[piece], bounds[piece + 1])
+                    device.numerics.share_out(parallel.shares(piece, rows))
     if parallel.nodes > parallel.replicas and channels.host(parallel.aggregator) == channels.rank:
         nic = Nic(interconnect, parallel.codec)
         replicas.aggregators[channels.device] = aggregator(

@@ -131,15 +131,24 @@ class ActionBoard:
         """Time in ps at which nothing runs any more."""
         return max(self._free_ps.values(), default=0)
 
-    def run(self, kind: Kind, ready_ps: int, work_ps: int, sample: int) -> Ran:
+    def run(
+        self, kind: Kind, ready_ps: int, work_ps: int, sample: int, end_ps: int | None = None
+    ) -> Ran:
         """Run an action, whose first sample this is since the start of training, once its inputs
-        are there.
+        are there; its end is given where it waits for others on the way.
         """
-        queue = "all" if self.machine.engines is Engines.TURNS else kind.value
-        start_ps = max(ready_ps, self._free_ps.get(queue, 0))
-        ran = Ran(start_ps, start_ps + self.takes_ps(start_ps, work_ps, sample))
-        self._free_ps[queue] = ran.end_ps
-        return self.has_run(kind, ran)
+        start_ps = self.starts_ps(kind, ready_ps)
+        if end_ps is None:
+            end_ps = start_ps + self.takes_ps(start_ps, work_ps, sample)
+        self._free_ps[self._queue(kind)] = end_ps
+        return self.has_run(kind, Ran(start_ps, end_ps))
+
+    def starts_ps(self, kind: Kind, ready_ps: int) -> int:
+        """Return when an action starts whose inputs are there at `ready_ps`."""
+        return max(ready_ps, self._free_ps.get(self._queue(kind), 0))
+
+    def _queue(self, kind: Kind) -> str:
+        return "all" if self.machine.engines is Engines.TURNS else kind.value
 
     def has_run(self, kind: Kind, ran: Ran) -> Ran:
         """Tell the observer of an action that has run, and return it."""

@@ -43,6 +43,9 @@ class StageTimes(Protocol):
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers."""
 
+    def layer_times(self, stage: int, samples: int) -> Sequence[tuple[int, int, int]]:
+        """Return the times in ps of FP, EB and PG of each of a stage's layers."""
+
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
 
@@ -110,26 +113,67 @@ class StageClock(Versions):
         for burst in self.bursts.values():
             burst.observer = observer
 
+    def starts_ps(
+        self,
+        kind: Kind,
+        span: SampleSpan,
+        arrived: Mapping[StreamKey, Times],
+        not_before_ps: int,
+    ) -> int:
+        """Return when F or B of a span of samples starts."""
+        return self.board.starts_ps(kind, self._ready_ps(kind, span, arrived, not_before_ps))
+
+    def layers(self, kind: Kind, span: SampleSpan) -> list[tuple[int, int]]:
+        """Return for each layer, in the order in which F or B takes them, how many weights it needs
+        first, and the time of its work in ps.
+
+        PG needs none, nor does B of a layer without EB.
+        """
+        streams, fused = self.streams, self._machine.backward is Backward.FUSED
+        times = self._times.layer_times(streams.device, span.samples)
+        held = [*zip(streams.slices, streams.layer_values, times, strict=True)]
+        if kind is Kind.FORWARD:
+            return [(values, fp_ps) for _, values, (fp_ps, _, _) in held]
+        return [
+            (values if part.layer.has_eb else 0, eb_ps + pg_ps * fused)
+            for part, values, (_, eb_ps, pg_ps) in reversed(held)
+        ]
+
+    def takes_ps(self, start_ps: int, work_ps: int, span: SampleSpan) -> int:
+        """Return how long some of a span's work takes that begins at a time in ps."""
+        return self.board.takes_ps(start_ps, work_ps, self._passed + span.first)
+
     def forward(
-        self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
+        self,
+        span: SampleSpan,
+        arrived: Mapping[StreamKey, Times],
+        not_before_ps: int,
+        end_ps: int | None = None,
     ) -> dict[StreamKey, Times]:
-        """Carry out F of a span of samples; return the arrival times of what is sent."""
+        """Carry out F of a span of samples; return the arrival times of what is sent.
+
+        Its end is given where it waits for other replicas on the way.
+        """
         costs = self._loads.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.FP] += costs.forward_ps
         self._begun += span.samples
-        return self._run(Kind.FORWARD, span, costs, arrived, not_before_ps)
+        return self._run(Kind.FORWARD, span, costs, arrived, not_before_ps, end_ps)
 
     def backward(
-        self, span: SampleSpan, arrived: Mapping[StreamKey, Times], not_before_ps: int
+        self,
+        span: SampleSpan,
+        arrived: Mapping[StreamKey, Times],
+        not_before_ps: int,
+        end_ps: int | None = None,
     ) -> dict[StreamKey, Times]:
         """Carry out B of a span of samples, with its parameter gradients where the machine fuses
-        both.
+        both; see `forward`.
         """
         costs = self._loads.costs(self.streams.device, span.samples)
         self.busy_ps[Phase.EB] += costs.eb_ps
         if self._machine.backward is Backward.FUSED:
             self.busy_ps[Phase.PG] += costs.known_pg_ps
-        return self._run(Kind.BACKWARD, span, costs, arrived, not_before_ps)
+        return self._run(Kind.BACKWARD, span, costs, arrived, not_before_ps, end_ps)
 
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""
@@ -140,6 +184,18 @@ class StageClock(Versions):
             self._run(Kind.GRADIENT, whole, costs)
         return {}
 
+    def _ready_ps(
+        self,
+        kind: Kind,
+        span: SampleSpan,
+        arrived: Mapping[StreamKey, Times],
+        not_before_ps: int,
+    ) -> int:
+        own = None if kind.before is None else (kind.before, span.micro_batch.index)
+        own_ps = 0 if own is None else self._ended_ps.get(own, 0)
+        # An action begins as a whole: with the last row of the last sample.
+        return max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
+
     def _run(
         self,
         kind: Kind,
@@ -147,20 +203,18 @@ class StageClock(Versions):
         costs: StageCosts,
         arrived: Mapping[StreamKey, Times] = MappingProxyType({}),
         not_before_ps: int = 0,
+        end_ps: int | None = None,
     ) -> dict[StreamKey, Times]:
         index, board = span.micro_batch.index, self.board
-        own_ps = 0 if kind.before is None else self._ended_ps.get((kind.before, index), 0)
-        # An action begins as a whole: with the last row of the last sample.
-        ready_ps = max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
+        ready_ps = self._ready_ps(kind, span, arrived, not_before_ps)
         is_last = kind is self._machine.frees_features
         if self._timeline is None:
             # On engines of its own F would run ahead of the room for features; in turns, the
             # order of the program holds it back.
             if kind is Kind.FORWARD and self._machine.engines is Engines.SPLIT:
                 ready_ps = max(ready_ps, board.room_ps)
-            ran = board.run(
-                kind, ready_ps, work_ps(costs, kind, self._machine), self._passed + span.first
-            )
+            work = work_ps(costs, kind, self._machine)
+            ran = board.run(kind, ready_ps, work, self._passed + span.first, end_ps)
         else:
             step = Step(kind, index, self.streams.device)
             # The timeline has served the boards before: here its times are read, and checked.

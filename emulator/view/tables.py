@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ...comm.exchange import WEIGHT_BYTES
 from ..common import escaped, format_bytes, format_time_ps, percent, plural
 from ..mapping import DataPath
 from ..network import Network, Phase, operator_graph
@@ -329,9 +330,9 @@ def exchange_table(
     exchange: Mapping[str, Any], virtual_time_ps: Any, widths: Sequence[int]
 ) -> tuple[list[str], list[list[str]]]:
     """Return the columns and rows of a table of exchanges, with the shares of values of some widths
-    in bits.
+    in bits, and weights where they were gathered.
     """
-    rows = []
+    rows, weights = [], exchange.get(WEIGHT_BYTES)
     for i, epoch in enumerate(exchange["epoch"]):
         took_ps = max(1, virtual_time_ps[i] - (virtual_time_ps[i - 1] if i else 0))
         counts = [exchange[f"width_{bits}"][i] for bits in widths]
@@ -341,6 +342,7 @@ def exchange_table(
                 format_bytes(int(exchange["value_bytes"][i])),
                 format_bytes(int(exchange["compressed_bytes"][i])),
                 f"{exchange['value_bytes'][i] / exchange['compressed_bytes'][i]:.2f}",
+                *([] if weights is None else [format_bytes(int(weights[i]))]),
                 *(percent(count / sum(counts)) if sum(counts) else "-" for count in counts),
                 percent(exchange["device_ps"][i] / took_ps),
             ]
@@ -350,6 +352,7 @@ def exchange_table(
         "gradients",
         "sent",
         "ratio",
+        *([] if weights is None else ["weights"]),
         *(f"{bits} bits" for bits in widths),
         "of the time",
     ], rows

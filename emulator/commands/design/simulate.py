@@ -321,8 +321,9 @@ def _print_exchange(simulation: Simulation) -> None:
     step = simulation.exchange_ps // (
         config.epochs * len(step_sizes(simulation.samples, config.batch))
     )
+    what = "gradients and weights" if simulation.plan.data_parallel.shares_weights else "gradients"
     view.say(
-        f"exchange of gradients: {format_time_ps(step)} a mini-batch, the mean over devices;"
+        f"exchange of {what}: {format_time_ps(step)} a mini-batch, the mean over devices;"
         f" {percent(simulation.exchange_share)} of the time"
         + ("" if config.schedule.drains else ", while further samples are computed")
     )

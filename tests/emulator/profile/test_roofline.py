@@ -81,6 +81,39 @@ def test_what_is_off_chip_costs_its_bytes() -> None:
     assert found.costs.backward_ps == layer.times_ps.eb + layer.times_ps.pg
 
 
+def test_shared_weights_are_gathered_on_chip_where_they_find_room() -> None:
+    """One of 4 replicas keeps a quarter, has room for a layer's, and reads none of them off chip."""
+    room, gathered = BUFFERS + 4 * PARAMETERS, 4 * PARAMETERS
+    found = board_stage(whole(net(), 0, 1), board(room, 0.001), 2, 5, shares=4)
+    features = 2 * 4 * FEATURES
+    for layer, has_eb in zip(found.layers, (False, True), strict=True):
+        assert layer.off_chip == Data.WEIGHTS | Data.GRADIENTS | Data.FEATURES
+        assert layer.stored_bytes == (PARAMETERS, 4 * PARAMETERS, 5 * 4 * FEATURES)
+        assert layer.moved_bytes == (features, 0, 2 * 4 * PARAMETERS + features)
+        assert layer.times_ps.eb == has_eb * 2 * MACS * PERIOD_PS // MULTIPLIERS
+    assert (found.gathered_bytes, found.data_on_chip.weights) == (gathered, gathered)
+    assert found.on_chip_bytes == BUFFERS + gathered
+    assert found.off_chip_bytes == 2 * (5 * PARAMETERS + 5 * 4 * FEATURES)
+    all_on_chip = board_stage(whole(net(), 0, 1), board(), 2, 5, shares=4)
+    assert all_on_chip.data_on_chip.weights == 2 * PARAMETERS + gathered
+    assert all_on_chip.costs == board_stage(whole(net(), 0, 1), board(), 2, 5).costs
+
+
+def test_shared_weights_are_gathered_off_chip_where_they_find_no_room_on_it() -> None:
+    """A byte less, and FP and EB read all of a layer's weights off chip, where shares are, too."""
+    room = BUFFERS + 4 * PARAMETERS - 1
+    found = board_stage(whole(net(), 0, 1), board(room, 0.001), 2, 5, shares=4)
+    held = board_stage(whole(net(), 0, 1), board(BUFFERS, 0.001), 2, 5)
+    assert all(layer.off_chip & Data.WEIGHTS for layer in found.layers)
+    assert [layer.moved_bytes[:2] for layer in found.layers] == [
+        layer.moved_bytes[:2] for layer in held.layers
+    ]
+    assert (found.gathered_bytes, found.data_on_chip.weights) == (0, 0)
+    rooms = sum(sum(layer.stored_bytes) for layer in found.layers)
+    on_chip = found.on_chip_bytes - BUFFERS
+    assert found.off_chip_bytes == rooms - on_chip + 4 * PARAMETERS
+
+
 def test_a_fast_port_hides_what_is_off_chip() -> None:
     found = board_stage(whole(net(), 1, 1), board(BUFFERS, 1000.0), 2, 5)
     assert found.moved_bytes and not found.bound_by_memory

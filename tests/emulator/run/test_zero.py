@@ -314,7 +314,6 @@ def test_ranks_give_the_same_bits(mpiexec: Any, tmp_path: Path, ranks: int) -> N
     ("keys", "message"),
     [
         ({"zero": 4}, "`zero` = 4"),
-        ({"zero": 3}, "`zero` = 3: F and B read all weights of a device's layers at a time"),
         ({"replicas": 1}, "add `replicas`, such as 2"),
         ({"exchange": "tree"}, "should be by 'ring' or 'halving-doubling', without groups"),
         ({"exchange": "aggregator"}, "exchange by aggregator: its steps do not leave each of 4"),
