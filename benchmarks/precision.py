@@ -28,7 +28,7 @@ PEERS = {"ml_dtypes": "ml_dtypes", "torch": "torch", "microxcaling": "mx"}
 NEED_TORCH = {"torch", "microxcaling"}
 BARS = {"ml_dtypes": 3.0, "microxcaling": 10.0}
 """What our speed over theirs must reach."""
-CHANNELS = 64
+CHANNELS, COLUMNS = 64, 32
 _TOLERANCE = (
     1e-3  # of all numbers; microxcaling's logarithm, of single precision, may miss a block's scale
 )
@@ -154,7 +154,8 @@ def rounded(x: Floats, grid: Grid, rounding: Rounding, out: Floats | None = None
     counts = np.zeros(2, np.int64)
     if isinstance(grid, FloatGrid):
         return on_grid(x, grid, rounding, words, out=out, counts=counts)
-    return on_blocks(x, grid, -1, rounding, words, out=out, counts=counts)
+    row = COLUMNS * x.shape[-1]
+    return on_blocks(x, grid, -1, rounding, words, tensor=row, out=out, counts=counts)
 
 
 def _ours(x: Floats, grid: Grid, rounding: Rounding) -> Call:
@@ -201,7 +202,7 @@ def _by_torch(x: Floats, name: str, grid: Grid) -> Call | None:
 
 def _by_microxcaling(x: Floats, name: str, grid: Grid) -> Call | None:
     library: Any = importlib.import_module("mx.mx_ops")
-    if not isinstance(grid, BlockGrid):
+    if not isinstance(grid, BlockGrid) or grid.scale is not None:
         return None
     values, element = frame.load_torch().from_numpy(x), _ELEMENTS[_KINDS.get(name, "")]
 

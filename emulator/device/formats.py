@@ -9,7 +9,8 @@ tensor, and of the sample or update. So no rounding depends on how the network i
 Blocks of maps are of channels of a pixel, from channel 0 on; those of weights lie along the
 dimension in which the layer is not cut, so that each slice has whole ones: output channels under
 ICP, and under OCP the inputs and taps of an output channel; of a recurrent layer the inputs, or the
-states, of a unit's gate. Tied weights are one table, which both
+states, of a unit's gate. Where tensors have scales, these are of a row of a map, and of the weights
+of a channel in which the layer is cut. Tied weights are one table, which both
 ends round alike: in blocks of a feature's symbols, with the words of the embedding. The embedding
 counts it.
 """
@@ -138,7 +139,8 @@ class MapFormats:
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
-        return _round(maps, out, number, rounding, -1, words, counts)
+        row = math.prod(maps.shape[2:])
+        return _round(maps, out, number, rounding, -1, words, counts, row)
 
     def operand(
         self,
@@ -207,7 +209,9 @@ class MapFormats:
             part.layer.reads.number,
             part.layer.input[0],
         )
-        if part.cut is Cut.OCP or (part.is_first and part.is_last):
+        # A row that has a scale has to be whole.
+        is_whole = part.cut is Cut.OCP or (part.is_first and part.is_last)
+        if is_whole or number.tensor_bytes:
             return self.rounded("errors", dx, tensor, samples) if part.is_first else dx
         begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
         if number.grid is None or begin == end:
@@ -299,6 +303,8 @@ class WeightFormats:
         )
         if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
             return 0
+        if number.tensor_bytes:  # a channel's weights do not lie side by side
+            return 0
         if not isinstance(number.grid, BlockGrid):
             return 1
         return (
@@ -328,12 +334,13 @@ class WeightFormats:
         words, tied = self._words(kind, channel, update, place), self.part.layer.tied
         if tied is not None:
             table = np.ascontiguousarray(rows.T)
-            rows[...] = _round(table, table, *form, -1, words, counts).T
+            rows[...] = _round(table, table, *form, -1, words, counts, table.shape[1]).T
             return
-        lines = rows
+        lines, taps = rows, math.prod(self.part.layer.kernel)
         if self._axis == _INPUTS:
-            lines = rows.reshape(len(rows), -1, math.prod(self.part.layer.kernel))
-        _round(lines, lines, *form, self._axis, words, counts)
+            lines = rows.reshape(len(rows), -1, taps)
+        channel = taps if self._axis == _OUTPUTS else rows.shape[1]
+        _round(lines, lines, *form, self._axis, words, counts, channel)
 
     @property
     def _axis(self) -> int:
@@ -542,14 +549,17 @@ def _round(
     axis: int,
     words: Draws | None,
     counts: NDArray[np.int64] | None,
+    tensor: int = 0,
 ) -> Data:
     """Round numbers to a format, in blocks along an axis, into `out`, and return it; `words` are
     for those by chance.
 
-    What saturates or becomes zero is added to `counts`.
+    What saturates or becomes zero is added to `counts`. A `tensor` is as `on_blocks` has it.
     """
     values, words = np.ascontiguousarray(values), words if rounding is Rounding.STOCHASTIC else None
     if isinstance(number.grid, BlockGrid):
-        return on_blocks(values, number.grid, axis, rounding, words, out=out, counts=counts)
+        return on_blocks(
+            values, number.grid, axis, rounding, words, tensor=tensor, out=out, counts=counts
+        )
     assert number.grid is not None
     return on_grid(values, number.grid, rounding, words, out=out, counts=counts)

@@ -127,7 +127,7 @@ def channel_bytes(part: Slice, number: NumberFormat = FP32) -> int:
 
 def weight_lines(part: Slice, channels: int) -> Lines:
     """Return the weights of `channels` of a slice's cut channels; lines run along the dimension
-    that is not cut.
+    that is not cut, and a channel's are a tensor.
 
     Of a recurrent layer, a gate of a unit has a line of inputs and one of states, and biases in
     fp32.
@@ -142,7 +142,9 @@ def weight_lines(part: Slice, channels: int) -> Lines:
         return Lines(part.layer.input[0], rows, beside=tuple(beside), wide=BIASES * rows)
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     taps = kernel_rows * kernel_columns
-    return Lines(outs, taps * channels) if part.cut is Cut.ICP else Lines(ins * taps, channels)
+    if part.cut is Cut.ICP:
+        return Lines(outs, taps * channels, in_tensor=taps)
+    return Lines(ins * taps, channels)
 
 
 def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
@@ -192,7 +194,16 @@ def balanced_streams(
     ]
     formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
     return tuple(
-        Stream(path, number, block.values, 1, 1, number_format, lines=block.weights.count)
+        Stream(
+            path,
+            number,
+            block.values,
+            1,
+            1,
+            number_format,
+            lines=block.weights.count,
+            tensors=block.weights.tensors,
+        )
         for number, block in crossing
         for path, number_format in formats.items()
     )

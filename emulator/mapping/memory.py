@@ -25,7 +25,7 @@ stores until the errors come back, are left out; masks of dropout are drawn agai
 deviations of rows are computed again.
 
 In formats with blocks each block has its scale with it, wherever it lies (`Lines`). Where the
-channels of a map have a memory each, scales have memories of their own.
+channels of a map have a memory each, scales have memories of their own; those of tensors always.
 
 What of a slice does not lie in on-chip buffers is off chip, and costs time on the board's memory
 port. Weights and their gradients, and the input activations that wait for PG, may lie in the
@@ -133,13 +133,18 @@ def channel_memories(count: int, words: int, number: NumberFormat, begin: int = 
 
 
 def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
-    """Return the size of one memory that holds some lines, and, where these are narrower, of one
-    that holds their values in fp32.
+    """Return the size of one memory that holds some lines, of that of their tensors' scales, and,
+    where these are narrower, of one that holds their values in fp32.
     """
-    if number == FP32:
+    if number == FP32 or not lines.values:
         return _memories(1, lines.values, number.bits)
     narrow = _memories(1, lines.values - lines.wide, number.bits, lines.scales(number))
-    return narrow + memories(1, lines.wide)
+    return narrow + tensor_memory(lines.tensors, number) + memories(1, lines.wide)
+
+
+def tensor_memory(tensors: int, number: NumberFormat) -> Buffer:
+    """Return the size of the memory of the scales of some tensors; none in formats without any."""
+    return _memories(1, tensors, 8 * number.tensor_bytes) if number.tensor_bytes else Buffer()
 
 
 def _memories(count: int, words: int, bits: int, scales: int = 0) -> Buffer:
@@ -229,9 +234,12 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
             layer.kernel[0],
             part.in_channels.start,
         )
-        inputs = channel_memories(ins, layer.input[2], _inputs_in(layer, storage), begin) * rows
-        error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin)
-        errors = channel_memories(len(outs), columns, storage.errors, outs.start) * rows
+        number = _inputs_in(layer, storage)
+        inputs = channel_memories(ins, layer.input[2], number, begin) + tensor_memory(1, number)
+        error_scale = tensor_memory(1, storage.errors)
+        error_buffer = channel_memories(ins, layer.input[2], storage.errors, begin) + error_scale
+        errors = channel_memories(len(outs), columns, storage.errors, outs.start) + error_scale
+        inputs, errors = inputs * rows, errors * rows
         pab = channel_memories(len(outs), columns, storage.sums, outs.start)
     inputs += _pixel_blocks(part, storage)
     return (inputs + errors, error_buffer, pab) if layer.has_eb else (inputs, Buffer(), pab)
@@ -256,7 +264,7 @@ def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:
 def _input_lines(part: Slice, samples: int = 1) -> Lines:
     """Return the inputs of some samples that a slice holds."""
     _, rows, columns = part.layer.input
-    return Lines(part.held_inputs, rows * columns * samples, part.in_channels.start)
+    return Lines(part.held_inputs, rows * columns * samples, part.in_channels.start, columns)
 
 
 def _inputs_in(layer: Layer, storage: Storage) -> NumberFormat:
@@ -273,6 +281,7 @@ def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
             act_ram = line_memory(lines, number)
         else:
             act_ram = channel_memories(lines.length, lines.count, number, lines.begin)
+            act_ram += tensor_memory(lines.tensors, number)
     if part.kept_values and not part.layer.makes.fixed:
         states = _state_lines(part, storage, in_flight)
         act_ram += memories(1, part.kept_values * in_flight - states.values, storage.sums)
@@ -320,7 +329,8 @@ def parameter_memory(
         return line_memory(weight_lines(part, channels).share(shares), number)
     by_channel = memories if part.cut is Cut.ICP else channel_memories
     count, words = weight_memories(part, channels)
-    return by_channel(count, -(-words // shares), number)
+    scales = tensor_memory(channels, number) if count * words else Buffer()
+    return by_channel(count, -(-words // shares), number) + scales
 
 
 def parameter_memories(

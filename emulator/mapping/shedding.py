@@ -91,6 +91,11 @@ class WeightBanks(NamedTuple):
     def _has_sums_in_blocks(self) -> bool:
         return self.part is not None and self.storage.lies_across
 
+    @property
+    def _has_tensors(self) -> bool:
+        """Whether channels share a memory for the scales of their tensors."""
+        return any(number.tensor_bytes for number in self.storage.arrays)
+
     def most_channels(self, available: int, banks: int) -> int:
         """Return the most of `available` channels that take at most `banks`."""
         if self.of_channels(available) <= banks:
@@ -99,7 +104,7 @@ class WeightBanks(NamedTuple):
             return 0
         if self._has_sums_in_blocks:  # a channel alone takes scales that it shares with others
             return bisect.bisect_right(range(available + 1), banks, key=self.of_channels) - 1
-        if not self.deepens:
+        if not self.deepens and not self._has_tensors:
             return banks // self.of_channels(1)
         if self.part is None and len({*self.words_in_bank}) == len({*self.shares}) == 1:
             deep = (

@@ -155,6 +155,8 @@ class Stream:
     begin: int = 0
     sums: NumberFormat | None = None
     lines: int = 1
+    tensors: int = 1
+    """Of a row, those with a scale of their own, in formats that have one."""
     beside: int = 0
     """Channels of the emulation's messages that no board sends: they take no virtual time."""
 
@@ -177,7 +179,7 @@ class Stream:
         """Return the bytes of a row of some channels, those from `begin` on."""
         if self.sums is None:
             return self.number_format.row_bytes(
-                channels // self.lines, self.columns * self.lines, begin
+                channels // self.lines, self.columns * self.lines, begin, self.tensors
             )
         open_channels = self._open(channels, begin)
         whole = self.number_format.row_bytes(
@@ -212,7 +214,10 @@ class Stream:
     @property
     def lines_of_sample(self) -> Lines:
         """The values of one sample, as they lie in blocks."""
-        return Lines(self.channels // self.lines, self.columns * self.lines * self.rows, self.begin)
+        count = self.columns * self.lines
+        return Lines(
+            self.channels // self.lines, count * self.rows, self.begin, count // self.tensors
+        )
 
 
 def first_own(begin: Count, number: NumberFormat) -> Count:
@@ -284,7 +289,7 @@ def streams_between(
         if tensor.number not in layer.read_once:
             return FP32, 0, None
         is_within = partial is not None and tensor == layer.reads
-        if is_within and right.cut is Cut.OCP:
+        if is_within and (right.cut is Cut.OCP or errors.tensor_bytes):
             return precision.sums, 0, None
         return (
             (errors, begins[tensor.number], precision.sums)

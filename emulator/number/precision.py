@@ -470,8 +470,10 @@ def _at(key: str, value: object) -> NumberFormat:
 
 
 def _scaled(number: NumberFormat, scale: str) -> NumberFormat:
-    """Return a format whose blocks have their scales by OCP's rule, if that is asked for."""
-    if scale == "floor" and isinstance(number.grid, BlockGrid):
+    """Return a format whose blocks have their scales by OCP's rule, if that is asked for and they
+    are powers of two.
+    """
+    if scale == "floor" and isinstance(number.grid, BlockGrid) and number.grid.scale is None:
         return dataclasses.replace(number, grid=dataclasses.replace(number.grid, floor=True))
     return number
 

@@ -110,7 +110,8 @@ def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP
     """
     shapes = (tensor.shape for tensor in network.layers[after_layer].hands_on)
     return sum(
-        Lines(channels, rows * columns).bytes_in(number) for channels, rows, columns in shapes
+        Lines(channels, rows * columns, in_tensor=columns).bytes_in(number)
+        for channels, rows, columns in shapes
     )
 
 

@@ -53,6 +53,11 @@ def check_formats(precision: Precision) -> None:
                 f"{given} rounds {kind} to even, away or to zero, not by chance; give another"
                 " `rounding`"
             )
+        if number.tensor_bytes:
+            raise InputError(
+                f"{given} hands rows on as they come, and the scale of a tensor in {number.name} is"
+                f" known once a row of {kind} is whole; it has {_HAVE}"
+            )
         if not _has_codes(number):
             raise InputError(f"{given} has no {number.name} for {kind}; it has {_HAVE}")
     if precision.master.grid is not None and (precision.has_copies or precision.master.block):

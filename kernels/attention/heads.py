@@ -29,9 +29,10 @@ from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, clear, copy
 from ..quantise.loops import round_columns, round_rows
 from ..quantise.philox import DRAWN, Source
-from ..quantise.rounding import Blocks
+from ..quantise.rounding import Blocks, Tensors
+from ..quantise.tensors import round_tensor_columns
 from .attention import BLOCK, Work
-from .operands import BY_BLOCK, WHOLE
+from .operands import BY_BLOCK, BY_TENSOR, WHOLE
 from .products import (
     PANEL,
     PART,
@@ -123,6 +124,12 @@ def _round(block: Any, narrow: Any, element: Any, sample: Any, memory: Any, plac
         form = narrow.blocks
         blocks = Blocks(form.size, keys, BLOCK, form.rises, form.largest)
         round_columns(bits, bits, True, blocks, limits, source, words, numbers, counts)
+    elif narrow.way == BY_TENSOR:
+        form = narrow.tensors
+        own_form = Tensors(
+            form.size, keys, BLOCK, 1, form.most, form.largest, form.least, form.scale
+        )
+        round_tensor_columns(bits, bits, True, own_form, limits, source, words, numbers, counts)
     else:
         round_rows(bits, bits, True, limits, source, words, numbers, counts)
 

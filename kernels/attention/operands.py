@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from ..number import BlockGrid, FloatGrid, Rounding
 from ..quantise.element import Limits, limits_of
 from ..quantise.philox import DRAWN, Draws, Source, check_elements, one_threshold
-from ..quantise.rounding import Blocks, Counts, blocks_of
+from ..quantise.rounding import Blocks, Counts, Tensors, blocks_of, tensors_of
 
-WHOLE, BY_NUMBER, BY_BLOCK = range(3)
-"""Operands stay as they are, or are rounded number by number, or in blocks along keys."""
+WHOLE, BY_NUMBER, BY_BLOCK, BY_TENSOR = range(4)
+"""Operands stay as they are, or are rounded number by number, or in blocks along keys, also with a
+scale for all keys of a query.
+"""
 
 
 class Narrow(NamedTuple):
@@ -29,6 +31,7 @@ class Narrow(NamedTuple):
 
     way: int
     blocks: Blocks
+    tensors: Tensors
     limits: Limits
     source: Source
     numbers: NDArray[np.int64]
@@ -36,7 +39,7 @@ class Narrow(NamedTuple):
 
 
 _NO_LIMITS = Limits(0, 0, 0, 0, 0, 0, 0, 0)
-_NO_BLOCKS = Blocks(0, 0, 0, False, 0)
+_NO_BLOCKS, _NO_TENSORS = Blocks(0, 0, 0, False, 0), Tensors(0, 0, 0, 0, 0, 0, 0, _NO_LIMITS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +84,12 @@ class Operand:
         Raises:
             ValueError: samples have another number of numbers, or too many elements.
         """
-        element = self.grid.element if isinstance(self.grid, BlockGrid) else self.grid
-        blocks = blocks_of(self.grid, 0, 0) if isinstance(self.grid, BlockGrid) else _NO_BLOCKS
-        way = BY_BLOCK if isinstance(self.grid, BlockGrid) else BY_NUMBER
+        way, element, blocks, tensors = BY_NUMBER, self.grid, _NO_BLOCKS, _NO_TENSORS
+        if isinstance(self.grid, BlockGrid):
+            way, element, blocks = BY_BLOCK, self.grid.element, blocks_of(self.grid, 0, 0)
+            if self.grid.scale is not None:
+                way, tensors = BY_TENSOR, tensors_of(self.grid, 0, 0, 1)
+        assert isinstance(element, FloatGrid)
         source, numbers = one_threshold(0), np.zeros(1, np.int64)
         if self.rounding is Rounding.STOCHASTIC:
             assert self.words is not None and self.words.numbers is not None
@@ -94,11 +100,12 @@ class Operand:
             tensor, _, key = self.words.stream.words_of
             source = Source(DRAWN, 0, self.words.first, step, tensor, key)
         counts = np.zeros(2, np.int64) if self.counts is None else self.counts
-        return Narrow(way, blocks, limits_of(element, self.rounding), source, numbers, counts)
+        limits = limits_of(element, self.rounding)
+        return Narrow(way, blocks, tensors, limits, source, numbers, counts)
 
 
 @functools.cache
 def whole() -> Narrow:
     """Return what leaves operands as they are; kernels write nothing to it."""
     none = np.zeros(2, np.int64)
-    return Narrow(WHOLE, _NO_BLOCKS, _NO_LIMITS, one_threshold(0), none, none)
+    return Narrow(WHOLE, _NO_BLOCKS, _NO_TENSORS, _NO_LIMITS, one_threshold(0), none, none)

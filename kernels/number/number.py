@@ -87,17 +87,23 @@ class BlockGrid:
 
     The scale is the least under which no element saturates; that of OCP, by the exponent of the
     largest element alone, cuts that element by up to an eighth: `floor` has it.
+
+    Scales on a grid of their own, `scale`, have too small a range to stand alone: they are relative
+    to a scale of the tensor in which the block is, an fp32 number, and a power of two here.
     """
 
     element: FloatGrid
     size: int = 32
     floor: bool = False
+    scale: FloatGrid | None = None
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"`size` = {self.size}: a block has an element at least")
         if self.element.overflows:
             raise ValueError("elements of a block saturate; they have no infinity")
+        if self.scale is not None and (self.floor or self.scale.overflows):
+            raise ValueError("scales on a grid are the nearest ones, and saturate")
 
 
 Grid = FloatGrid | BlockGrid
@@ -134,7 +140,9 @@ Count = TypeVar("Count", "int", "NDArray[np.int64]")
 """A number of values or bytes, or an array of such numbers."""
 
 SCALE_BITS = 8
-"""Bits of a block's scale: E8M0 (Microscaling Formats 1.0, section 5.4.1)."""
+"""Bits of a block's scale: E8M0 (Microscaling Formats 1.0, section 5.4.1), or E4M3."""
+TENSOR_BYTES = 4
+"""Bytes of the scale of a tensor, in formats that have one."""
 MULTIPLIERS = "fp32", "half", "fp8", "int8", "int4"
 """Classes of multipliers, as boards have them."""
 
@@ -166,11 +174,16 @@ class NumberFormat:
         """Values that share a scale; 0 where each stands alone."""
         return self.grid.size if isinstance(self.grid, BlockGrid) else 0
 
+    @property
+    def tensor_bytes(self) -> int:
+        """Bytes of the scale of a tensor; 0 where it has none."""
+        return TENSOR_BYTES if isinstance(self.grid, BlockGrid) and self.grid.scale else 0
+
     def bytes_of(self, values: Count) -> Count:
         """Return the bytes of a number of values that lie or travel together, with the scales of
-        their blocks.
+        their blocks, and of one tensor.
         """
-        size = (values * self.bits + 7) // 8
+        size = (values * self.bits + 7) // 8 + self.tensor_bytes * (values > 0)
         return size + -(-values // self.block) * (SCALE_BITS // 8) if self.block else size
 
     def blocks(self, length: Count, begin: Count | int = 0) -> Count:
@@ -183,12 +196,15 @@ class NumberFormat:
         # none, wherever they are.
         return (-(-(begin + length) // self.block) - begin // self.block) * (length > 0)
 
-    def row_bytes(self, channels: Count, columns: int, begin: Count | int = 0) -> Count:
+    def row_bytes(
+        self, channels: Count, columns: int, begin: Count | int = 0, tensors: int = 1
+    ) -> Count:
         """Return the bytes of a row of `columns` pixels with the channels from `begin` on.
 
-        Blocks are of channels of a pixel, from the map's channel 0 on.
+        Blocks are of channels of a pixel, from the map's channel 0 on; the row is a tensor.
         """
         size = (channels * columns * self.bits + 7) // 8
+        size = size + self.tensor_bytes * tensors * (channels * columns > 0)
         return (
             size + self.blocks(channels, begin) * columns * (SCALE_BITS // 8)
             if self.block
@@ -199,7 +215,9 @@ class NumberFormat:
         """Return the most values that a number of bytes holds."""
         if not self.block:
             return 8 * size_bytes // self.bits
-        whole = self.bytes_of(self.block)
+        size_bytes = size_bytes - self.tensor_bytes
+        size_bytes = size_bytes * (size_bytes > 0)
+        whole = self.bytes_of(self.block) - self.tensor_bytes
         # The scale of a block that is not whole takes its byte before any value.
         left = size_bytes % whole - SCALE_BITS // 8
         return size_bytes // whole * self.block + (left > 0) * (8 * left // self.bits)
@@ -216,7 +234,8 @@ class Lines:
 
     Lines of maps are the channels of a pixel, from the map's channel 0 on; those of weights run
     along the dimension in which a layer is not cut. So it is on links, in memories on and off chip,
-    and in RTL.
+    and in RTL. As many lines as there are `in_tensor` are a tensor with a scale of its own, in
+    formats that have one: of maps a row, of weights those of a channel in which the layer is cut.
 
     `beside` are other lines with them, and `wide` is the number of values with them that are in
     fp32 in any format.
@@ -225,6 +244,7 @@ class Lines:
     length: int
     count: int
     begin: int = 0
+    in_tensor: int = 1
     beside: tuple[Lines, ...] = ()
     wide: int = 0
 
@@ -242,10 +262,16 @@ class Lines:
         own = self.count * number.blocks(self.length, self.begin)
         return own + sum(lines.scales(number) for lines in self.beside)
 
+    @property
+    def tensors(self) -> int:
+        """The number of tensors."""
+        return -(-self.count // self.in_tensor)
+
     def bytes_in(self, number: NumberFormat) -> int:
         """Return the bytes of all values and scales in a format."""
-        own = number.row_bytes(self.length, self.count, self.begin) + _WIDE_BYTES * self.wide
-        return own + sum(lines.bytes_in(number) for lines in self.beside)
+        own = number.row_bytes(self.length, self.count, self.begin, self.tensors)
+        beside = sum(lines.bytes_in(number) for lines in self.beside)
+        return own + _WIDE_BYTES * self.wide + beside
 
 
 @dataclasses.dataclass(frozen=True)

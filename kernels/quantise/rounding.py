@@ -6,7 +6,7 @@ scale, a power of two.
 
 The scale is the least under which no element saturates. OCP's own, by the exponent of the largest
 element alone, cuts that element by up to an eighth: `floor` has it. Scales are those of E8M0
-(section 5.4.1), 2^-127 to 2^127.
+(section 5.4.1), 2^-127 to 2^127. Scales on a grid of their own, and tensors: `tensors.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from ..jit import Floats, Kernels, address_of, dense, in_place, same_shape
 from ..number import BlockGrid, FloatGrid, Rounding
-from .element import bits_of, limits_of
+from .element import BY_CUT, Limits, bits_of, limits_of
 from .philox import Draws, PhiloxStream, Words, sources
 
 Counts = NDArray[np.int64]
 
-loops = Kernels("quantise.loops")
+loops, tensors = Kernels("quantise.loops"), Kernels("quantise.tensors")
 
 
 def on_grid(
@@ -95,6 +95,24 @@ class Blocks(NamedTuple):
     largest: int
 
 
+class Tensors(NamedTuple):
+    """Blocks with scales on a grid, as kernels take them: elements of a block and of a line, from
+    one to the next, and numbers or columns of a tensor.
+
+    Of fp32 numbers, the bits: the most of a scale times an element, the largest element, and the
+    least scale.
+    """
+
+    size: int
+    length: int
+    apart: int
+    together: int
+    most: int
+    largest: int
+    least: int
+    scale: Limits
+
+
 def on_blocks(
     values: Floats,
     grid: BlockGrid,
@@ -102,6 +120,7 @@ def on_blocks(
     rounding: Rounding = Rounding.EVEN,
     words: Words | Draws | None = None,
     *,
+    tensor: int = 0,
     out: Floats | None = None,
     counts: Counts | None = None,
 ) -> Floats:
@@ -115,6 +134,9 @@ def on_blocks(
         grid: the format.
         axis: along which elements share a scale.
         rounding, words, out, counts: as `on_grid` takes them.
+        tensor: where tensors have scales, as many numbers that follow one another, of whole lines,
+            are a tensor if `axis` is the last one, and otherwise as many columns of an array of two
+            axes; 0: all.
 
     Raises:
         ValueError: random numbers are missing, or arguments contradict each other.
@@ -123,9 +145,18 @@ def on_blocks(
     if not values.size:
         return results
     length, apart = values.shape[axis], math.prod(values.shape[axis:][1:])
-    blocks = blocks_of(grid, length, apart)
     drawn = sources(values, rounding, words)
     bits, rounded = values.reshape(-1).view(np.uint32), results.reshape(-1).view(np.uint32)
+    if grid.scale is not None:
+        in_lines = axis in (-1, values.ndim - 1)
+        form = tensors_of(grid, length, apart, tensor or (values.size if in_lines else apart))
+        if in_lines and form.together % length:
+            raise ValueError(f"`tensor` = {tensor}: lines of {length} are whole in one")
+        round_tensors = tensors.round_tensor_lines if in_lines else tensors.round_tensor_columns
+        limits = limits_of(grid.element, rounding)
+        round_tensors(bits, rounded, values is results, form, limits, *drawn, counted)
+        return results
+    blocks = blocks_of(grid, length, apart)
     in_lines = apart == 1 and drawn[0].row % length == 0
     round_all = loops.round_lines if in_lines else loops.round_columns
     round_all(
@@ -140,11 +171,34 @@ def blocks_of(grid: BlockGrid, length: int, apart: int) -> Blocks:
     return Blocks(grid.size, length, apart, not grid.floor, most_held)
 
 
+def tensors_of(grid: BlockGrid, length: int, apart: int, together: int) -> Tensors:
+    """Return the blocks and tensors of a grid whose scales have a grid, too.
+
+    Raises:
+        ValueError: its elements or scales are too small to be rounded by sums.
+    """
+    assert grid.scale is not None
+    element, scale = grid.element, limits_of(grid.scale, Rounding.EVEN)
+    if BY_CUT in (limits_of(element, Rounding.ZERO).way, limits_of(grid.scale, Rounding.ZERO).way):
+        raise ValueError(f"{grid}: elements and scales should be above fp32's least numbers")
+    return Tensors(
+        size=grid.size,
+        length=length,
+        apart=apart,
+        together=together,
+        most=bits_of(element.largest * grid.scale.largest),
+        largest=bits_of(element.largest),
+        least=bits_of(grid.scale.spacing),
+        scale=scale,
+    )
+
+
 def warm() -> None:
     """Compile the kernels, or load them."""
     values, stream = np.ones((2, 2), np.float32), PhiloxStream(0, 0, 0, 0)
     element = FloatGrid(3, -6, 448.0)
     on_grid(values, element, Rounding.STOCHASTIC, Draws(stream))
     for axis in (0, 1):
-        on_blocks(values, BlockGrid(element), axis, Rounding.STOCHASTIC, Draws(stream))
+        for grid in (BlockGrid(element), BlockGrid(element, scale=element)):
+            on_blocks(values, grid, axis, Rounding.STOCHASTIC, Draws(stream))
     stream.words(0, 4)

@@ -54,6 +54,23 @@ def test_by_hand() -> None:
     }
 
 
+def test_rows_with_a_scale_are_rounded_whole() -> None:
+    """NVFP4: errors of inputs travel as sums up to the layer's first slice; each row has 4 bytes."""
+    network, number = load_network("quick-cifar"), precision_of("nvfp4")
+    assert row_bytes(cut_in(network, 1, 10), number) == {
+        DataPath.ACTIVATIONS: 22 * 8 + 2 * 16 + 4,
+        DataPath.PARTIAL_ACTIVATIONS: 4 * 64 * 16,
+        DataPath.OUTPUT_ERRORS: 64 * 8 + 4 * 16 + 4,
+        DataPath.INPUT_ERRORS: 4 * 22 * 16,
+    }
+    assert row_bytes(cut_in(network, 2, 10), number)[DataPath.INPUT_ERRORS] == 4 * 54 * 8
+    whole = 32 * 8 + 2 * 16 + 4
+    assert row_bytes(cut_in(network, 1, 0), number) == {
+        DataPath.ACTIVATIONS: whole,
+        DataPath.INPUT_ERRORS: whole,
+    }
+
+
 @pytest.mark.parametrize(("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
 def test_sums_on_links_have_the_format_of_accumulators(accumulate: str, size: int) -> None:
     rows = row_bytes(

@@ -105,6 +105,34 @@ def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
     assert port_bytes(Slice(layer, 30, 36), off_chip, storage) == 2 * rows * columns * (6 + 2)
 
 
+def test_rows_and_channels_have_scales_of_their_own() -> None:
+    """NVFP4: channels 30 to 35 of a map are in two blocks; each row has 4 bytes, and each channel of
+    weights.
+    """
+    storage = precision_of("nvfp4").storage(0)
+    layer = next(layer for layer in load_network("vgg16-cifar").layers if layer.name == "conv1_2")
+    part, rows, columns = Slice(layer, 30, 36), 32, 32
+    memory = slice_memory(part, 2, None, storage)
+    assert memory.act_ram.bytes == 2 * rows * (columns * (3 + 2) + 4)
+    assert activation_bytes(part, storage) == rows * (columns * (3 + 2) + 4)
+    assert memory.error_buffer.bytes == columns * (3 + 2) + 4
+    inputs, errors = 3 * (columns * (3 + 2) + 4), 3 * (columns * (32 + 4) + 4)
+    assert memory.line_buffers.bytes == inputs + errors
+    assert memory.lpram.bytes == 6 * (9 * (32 + 4) + 4) == 6 * channel_bytes(part, storage.weights)
+    outputs = Slice(load_network("vgg16-cifar").layers[0], 0, 40)
+    lpram = slice_memory(outputs, 1, 40, storage).lpram.bytes
+    assert lpram == 40 * 27 // 2 + 40 * (2 + 4), "27 inputs and taps: two blocks"
+    assert port_bytes(part, OffChip(activations=True), storage) == 2 * activation_bytes(
+        part, storage
+    )
+    for held in (part, outputs):
+        banks = WeightBanks.of(held, storage)
+        for channels in range(held.channels + 1):
+            assert banks.of_channels(banks.most_channels(held.channels, channels)) <= channels
+            needed = banks.of_channels(channels)
+            assert banks.most_channels(held.channels, needed) >= channels
+
+
 @pytest.mark.parametrize("precision", ["mxfp8", "mxint8", "mxfp4", "e2m5@8", "int8@48"])
 @pytest.mark.parametrize("name", ["vgg11-cifar", "lenet-mnist", "alexnet-cifar"])
 def test_memories_hold_what_links_carry(name: str, precision: str) -> None:

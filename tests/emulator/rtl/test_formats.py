@@ -152,6 +152,10 @@ def test_rows_are_rounded_once() -> None:
             "bf16 rounding=stochastic",
             "RTL rounds activations to even, away or to zero, not by chance",
         ),
+        (
+            "nvfp4",
+            "RTL hands rows on as they come, and the scale of a tensor in nvfp4 is known once",
+        ),
         ("bf16 gradients=bf16", "RTL keeps gradients in fp32; leave out `gradients`"),
         ("bf16 states=bf16", "RTL keeps states in fp32; leave out `states`"),
         ("bf16 accumulate=bf16", "RTL accumulates in fp32; leave out `accumulate`"),

@@ -31,6 +31,7 @@ NARROW: dict[str, Any] = {
         "loss_scale": 256,
     },
     "mxfp4 by chance": {"format": "mxfp4", "master": "q2.10", "rounding": "stochastic"},
+    "nvfp4 by chance": {"format": "nvfp4", "gradients": "nvfp4", "rounding": "stochastic"},
     "e4m3 by chance": {
         "format": "fp8",
         "gradients": "mxfp8",

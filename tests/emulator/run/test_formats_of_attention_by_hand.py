@@ -23,14 +23,13 @@ from emuchain.kernels.layers.loss import softmax_cross_entropy
 from emuchain.kernels.quantise import PhiloxStream
 
 from ...kernels.attention import reference
-from ...kernels.forms import BF16, E2M1, E4M3, Form
+from ...kernels.forms import BF16, E2M1, E4M3, NVFP4, Form
 from ...kernels.recurrent.reference import add_outer, chain
 from .gpt import Table, conv, written
 
 F = np.float32
 WIDTH, HEADS, SIZE, TOKENS, BATCH, STEPS, SEED = 12, 3, 4, 40, 3, 3, 5
 RATE, MOMENTUM, DECAY = F(0.05), F(0.9), F(0.01)
-
 
 FORMS: dict[str, tuple[str, Form, Form]] = {
     "bf16": ("bf16", BF16, BF16),
@@ -39,6 +38,11 @@ FORMS: dict[str, tuple[str, Form, Form]] = {
     "bf16 by chance": (
         "bf16 rounding=stochastic",
         *[dataclasses.replace(BF16, by_chance=True)] * 2,
+    ),
+    "nvfp4": ("nvfp4 loss_scale=16", NVFP4, NVFP4),
+    "nvfp4 by chance": (
+        "nvfp4 rounding=stochastic",
+        *[dataclasses.replace(NVFP4, by_chance=True)] * 2,
     ),
     "mxfp4 by chance": (
         "mxfp4 rounding=stochastic loss_scale=16",

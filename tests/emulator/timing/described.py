@@ -14,7 +14,7 @@ Table = dict[str, Any]
 VALUE_BYTES = 4
 
 
-FORMATS = {
+FORMATS: dict[str, tuple[int, ...]] = {
     **{
         "fp32": (32, 0),
         "bf16": (16, 0),
@@ -24,8 +24,11 @@ FORMATS = {
         "q2.5": (7, 0),
     },
     **{"mxfp8": (8, 32), "mxfp6": (6, 32), "mxfp4": (4, 32), "int5@12": (5, 12), "e2m3@3": (6, 3)},
+    "nvfp4": (4, 16, 4),
 }
-"""Bits of a value, and values that share a scale of 8 bits, by a format's name."""
+"""Bits of a value, values that share a scale of 8 bits, and bytes of a row's or channel's own scale,
+by a format's name.
+"""
 
 
 class Format(NamedTuple):
@@ -33,12 +36,14 @@ class Format(NamedTuple):
 
     bits: int
     block: int
+    tensor: int = 0
 
     def row(self, columns: int, begin: int, end: int) -> int:
         """Bytes of a row of the channels from `begin` to `end` of a map."""
         size = up((end - begin) * columns * self.bits, 8)
         if self.block and end > begin:
             size += columns * len({channel // self.block for channel in range(begin, end)})
+            size += self.tensor
         return size
 
 

@@ -554,7 +554,8 @@ class Chain(Marks):
         """Bytes of a row of a map's errors, of which the last `channels` cross a link.
 
         They are rounded if one layer alone takes the map: all, once they have left the layer;
-        within it, under ICP, from the first channel on with which a block begins behind the link.
+        within it, under ICP, from the first channel on with which a block begins behind the link,
+        unless a row has a scale of its own.
         """
         made, number = self.maps[name], self.formats.errors
         first, end = made.channels - channels, made.channels
@@ -569,7 +570,7 @@ class Chain(Marks):
         own = next(
             (channel for channel in range(first, end) if channel % max(1, number.block) == 0), end
         )
-        own = own if part.icp else end
+        own = own if part.icp and not number.tensor else end
         return self.formats.accumulate.row(made.columns, first, own) + number.row(
             made.columns, own, end
         )
@@ -583,7 +584,8 @@ class Chain(Marks):
             user.weights // user.width,
             user.made if user.icp else user.weights // user.width,
         )
-        return number.row(values // line * (block["end_channel"] - block["begin_channel"]), 0, line)
+        channels = block["end_channel"] - block["begin_channel"]
+        return number.row(values // line * channels, 0, line) + (channels - 1) * number.tensor
 
     def behind(self, part: Slice) -> tuple[int, int]:
         """Rows and bytes of the states of a recurrent layer's units behind a slice, and of their

@@ -29,6 +29,8 @@ FORMS = {
     "bf16 by chance": ("bf16", Rounding.STOCHASTIC),
     "int8 by chance": ("q2.6", Rounding.STOCHASTIC),
     "mxfp4 by chance": ("mxfp4", Rounding.STOCHASTIC),
+    "nvfp4": ("nvfp4", Rounding.EVEN),
+    "nvfp4 by chance": ("nvfp4", Rounding.STOCHASTIC),
 }
 To = Callable[[np.ndarray, int], np.ndarray]
 

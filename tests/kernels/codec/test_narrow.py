@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from emuchain.kernels import CodecError
 from emuchain.kernels.codec import parse_codec
-from emuchain.kernels.codec.narrow import Narrow, _codes, _values
+from emuchain.kernels.codec.narrow import Narrow
 from emuchain.kernels.number import BlockGrid, FloatGrid, number_format
-from emuchain.kernels.quantise import on_blocks, on_grid
+from emuchain.kernels.quantise import codes_of, on_blocks, on_grid, values_of
 
 NAMES = [*Narrow.kinds, "q2.6", "q1.11", "int4@16", "int9@16", "e2m5@48", "e4m3@8"]
 """Those of formats, and of some of each family."""
@@ -44,9 +44,9 @@ def test_every_code_round_trips(name: str) -> None:
     grid = number.grid.element if isinstance(number.grid, BlockGrid) else number.grid
     assert isinstance(grid, FloatGrid)
     codes = np.arange(1 << number.bits, dtype=np.uint32)
-    values = _values(codes, grid, number.bits)
+    values = values_of(codes, grid, number.bits)
     numbers = ~np.isnan(values)
-    np.testing.assert_array_equal(_codes(values, grid, number.bits)[numbers], codes[numbers])
+    np.testing.assert_array_equal(codes_of(values, grid, number.bits)[numbers], codes[numbers])
     finite = np.isfinite(values)
     np.testing.assert_array_equal(on_grid(values[finite], grid), values[finite])
     assert np.diff(values[: 1 << (number.bits - 1)][numbers[: 1 << (number.bits - 1)]]).min() > 0
@@ -61,7 +61,7 @@ def test_codes_are_those_of_the_standards() -> None:
         assert isinstance(number.grid, FloatGrid)
         codes = np.arange(1 << number.bits, dtype=np.uint32)
         theirs = codes.astype(f"u{number.bits // 8}").view(kind).astype(np.float32)
-        ours = _values(codes, number.grid, number.bits)
+        ours = values_of(codes, number.grid, number.bits)
         if name == "fp8-e5m2":  # which saturates here, and needs no infinity
             ours, theirs = ours[np.isfinite(theirs)], theirs[np.isfinite(theirs)]
         np.testing.assert_array_equal(ours, theirs)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.kernels.number import FP32, NumberFormat, number_format, number_formats
+from emuchain.kernels.number import FP32, Lines, NumberFormat, number_format, number_formats
 
 from ...emulator.counted import COUNTED
 
@@ -84,3 +84,22 @@ def test_blocks_are_whole_and_hold_their_values(count: int, name: str) -> None:
         < number.bytes_of(number.values_in(size) + 1)
     )
     assert count <= number.values_in(size)
+
+
+def test_tensors_have_their_scales() -> None:
+    """Of 40 channels from 10 on, of 8 columns, blocks 0 to 3; 30 elements have 2 scales."""
+    number = number_format("nvfp4")
+    assert number.row_bytes(40, 8, 10) == 160 + 4 * 8 + 4
+    assert number.row_bytes(40, 8, 10, tensors=3) == 160 + 4 * 8 + 12
+    assert number.row_bytes(0, 8, 10) == number.bytes_of(0) == 0
+    assert number.bytes_of(30) == 15 + 2 + 4
+    assert [number.values_in(size) for size in (0, 4, 5, 6, 13, 14, 15)] == [0, 0, 0, 2, 16, 16, 18]
+    assert Lines(30, 6, 5, in_tensor=2).bytes_in(number) == 90 + 3 * 6 + 3 * 4
+    assert Lines(30, 0).bytes_in(number) == 0
+    assert number_format("mxfp4").tensor_bytes == 0
+
+
+@given(st.integers(0, 2**20))
+def test_bytes_of_a_tensor_hold_its_values(count: int) -> None:
+    number = number_format("nvfp4")
+    assert count <= number.values_in(number.bytes_of(count)) <= count + 1

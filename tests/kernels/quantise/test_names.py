@@ -35,6 +35,7 @@ def test_published_formats() -> None:
         ("mxint8", INT8),
     ):
         assert grid_of(name) == BlockGrid(element, 32)
+    assert grid_of("nvfp4") == BlockGrid(E2M1, 16, scale=E4M3)
     assert grid_of("q2.14") == fixed_point(2, 14)
 
 
@@ -85,6 +86,7 @@ def test_what_is_no_format(name: str, said: str) -> None:
             ("mxfp6", 6, "fp8"),
             ("mxfp4", 4, "int4"),
             ("mxint8", 8, "int8"),
+            ("nvfp4", 4, "half"),
         ],
         *[
             ("q2.14", 16, "half"),
