@@ -25,9 +25,20 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...kernels.layers.vocabulary_loss import SUMS
+from ...kernels.number import FP32
 from ...kernels.optimizers import added, squares_sum
-from ..faults import Begun, Flipper
-from ..mapping import BalancedParameters, DataPath, DeviceStreams, Slice, StreamKey, TiedWeights
+from ..faults import Begun, Flipper, LineFormat
+from ..mapping import (
+    BalancedParameters,
+    Cut,
+    DataPath,
+    DeviceStreams,
+    Slice,
+    Stream,
+    StreamKey,
+    TiedWeights,
+    first_own,
+)
 from ..network import Start, Training
 from ..schedule import SampleSpan
 from .ends import ImageSource, Labels, SoftmaxHead
@@ -462,7 +473,8 @@ class SoftErrors:
     """What flips on a device: in its weights, its activations, and messages from the left and from
     the right.
 
-    `begun` is what its chain has behind it.
+    `begun` is what its chain has behind it; `streams` are those of the messages, whose formats have
+    the bits.
     """
 
     weights: Flipper
@@ -470,6 +482,11 @@ class SoftErrors:
     from_left: Flipper
     from_right: Flipper
     begun: Begun = dataclasses.field(default_factory=Begun)
+    streams: Mapping[StreamKey, Stream] = dataclasses.field(default_factory=dict)
+
+
+_SUMS_PART = 1 << 48
+"""In the part of a message's stream, what says that its values are sums."""
 
 
 class FaultyNumerics(DeviceNumerics):
@@ -519,20 +536,47 @@ class FaultyNumerics(DeviceNumerics):
         if key.path.is_forward and key.number in self._images:
             return maps
         sent = maps[..., :SUMS] if key in self._states else maps
-        hit = flipper.samples(
-            sent, key.path << 32 | key.number, self._sample(f"{key.path} {key.number}", len(maps))
+        part, first = (
+            key.path << 32 | key.number,
+            self._sample(f"{key.path} {key.number}", len(maps)),
         )
+        hit = self._flipped_row(sent, key, flipper, part, first)
         if key not in self._states:
             return hit
         # What is for the report alone takes no time on a link, and stays whole.
         return maps if hit is sent else np.concatenate([hit, maps[..., SUMS:]], axis=-1)
 
+    def _flipped_row(
+        self, maps: Data, key: StreamKey, flipper: Flipper, part: int, first: int
+    ) -> Data:
+        """Return what has arrived with some bits flipped, of the formats in which it was sent."""
+        stream = self._errors.streams.get(key)
+        if stream is None or not maps.shape[-1]:
+            return flipper.samples(maps, part, first)
+        number, columns, begin = stream.number_format, maps.shape[-2], stream.begin
+        if stream.sums is None:
+            return flipper.samples(maps, part, first, LineFormat(number, begin, columns))
+        # Channels of a block that began before are sums still.
+        sums = min(maps.shape[-1], first_own(begin, number) - begin)
+        whole = flipper.samples(
+            maps[..., sums:], part, first, LineFormat(number, begin + sums, columns)
+        )
+        if not sums:
+            return whole
+        own = flipper.samples(maps[..., :sums], part | _SUMS_PART, first, LineFormat(stream.sums))
+        return np.concatenate([own, whole], axis=-1)
+
     def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """See `DeviceNumerics`."""
-        layer, flipper = numerics.part.layer, self._errors.activations
+        part, layer, flipper = numerics.part, numerics.part.layer, self._errors.activations
         if not flipper or layer.reads.is_images:
             return x
-        return flipper.samples(x, layer.index, self._sample(f"activations {layer.index}", len(x)))
+        form = LineFormat()
+        if self._formats is not None and not layer.operation.looks_up:
+            number = self._formats.precision.activations
+            form = LineFormat(number, part.in_channels.start, x.shape[-2])
+        first = self._sample(f"activations {layer.index}", len(x))
+        return flipper.samples(x, layer.index, first, form)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `DeviceNumerics`."""
@@ -542,9 +586,24 @@ class FaultyNumerics(DeviceNumerics):
         step = self._errors.begun.steps + self._counted("updates", 1)
         for numerics in self.slices:
             weights = numerics.weights()
-            hit = self._errors.weights.values(weights, numerics.part.layer.index, step)
+            hit = self._flipped_weights(numerics.part, weights, step)
             if hit is not weights:
                 numerics.put_weights(hit)
+
+    def _flipped_weights(self, part: Slice, weights: Data, step: int) -> Data:
+        """Return weights with some bits flipped, in blocks and tensors as updates round them."""
+        flipper, layer = self._errors.weights, part.layer
+        number = FP32 if self._formats is None else self._formats.precision.weights
+        if number.grid is None or layer.operation.recurs or not weights.size:
+            return flipper.values(weights, layer.index, step)
+        if part.cut is Cut.ICP:  # (inputs, taps, outputs): a line is of outputs
+            turned = np.moveaxis(weights, 0, -1)
+            taps = turned.shape[1] * turned.shape[2]
+            hit = flipper.values(turned, layer.index, step, LineFormat(number, 0, taps))
+            return weights if hit is turned else np.ascontiguousarray(np.moveaxis(hit, -1, 0))
+        rows = weights.reshape(len(weights), -1)
+        hit = flipper.values(rows, layer.index, step, LineFormat(number))
+        return weights if hit is rows else hit.reshape(weights.shape)
 
     def _sample(self, what: str, count: int) -> int:
         """Return the number of the first of `count` samples, since the start of training."""

@@ -12,7 +12,7 @@ from .fault import (
     joined_links,
     left_alive,
 )
-from .flips import Flipper, Purpose, stream
+from .flips import Flipper, LineFormat, Purpose, stream
 from .paced import Begun, Delay, Loss, PacedResource, check_time, slowed_ps
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "FlipFault",
     "FlipTarget",
     "Flipper",
+    "LineFormat",
     "LinkFault",
     "Loss",
     "PacedResource",

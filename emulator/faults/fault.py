@@ -183,7 +183,7 @@ class LinkFault(Span):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlipFault:
     """Bits that flip, each with the probability `rate`, from bit `lowest_bit` to `highest_bit` of a
-    float32.
+    float32, or those of them that codes and scales of a narrow format have.
 
     Of weights after each update, of activations as a slice's FP takes them in, of messages between
     the chain's boards, or of the bytes in which replicas exchange gradients. Without `board` or

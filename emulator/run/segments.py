@@ -197,6 +197,13 @@ def soft_errors(segment: Segment, replica: int, stage: int) -> SoftErrors | None
         _flipper(plan, "messages", Purpose.MESSAGES, board, board - 1),
         _flipper(plan, "messages", Purpose.MESSAGES, board, board),
         segment.begun(replica),
+        {
+            stream.key: stream
+            for stream in (
+                *plan.timing.sent(stage - 1, forward=True),
+                *plan.timing.sent(stage, forward=False),
+            )
+        },
     )
 
 

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emuchain.emulator.faults import FlipFault, Flipper, Purpose
+from emuchain.emulator.faults import FlipFault, Flipper, LineFormat, Purpose
+from emuchain.kernels.number import BlockGrid, NumberFormat, number_format
+from emuchain.kernels.quantise import decoded, encoded, on_blocks, on_grid
 
 
 def flipper(rate: float, **keys: Any) -> Flipper:
@@ -81,3 +83,72 @@ def test_bytes_of_a_message() -> None:
     assert (flipper(1.0).payload(sent, 0, 0) == 255 - sent).all()
     assert flipper(0.0).payload(sent, 0, 0) is sent
     assert (sent == np.arange(200)).all()
+
+
+NARROW = ["bf16", "fp16", "fp8", "q2.6", "mxfp8", "mxfp4", "mxint8", "nvfp4"]
+
+
+def held(name: str, values: np.ndarray = VALUES) -> tuple[NumberFormat, LineFormat, np.ndarray]:
+    """A format, lines of it from a pixel's third channel on, two pixels a tensor, and values in it."""
+    number = number_format(name)
+    if isinstance(number.grid, BlockGrid):
+        made = on_blocks(values, number.grid, -1, tensor=2 * values.shape[-1])
+    else:
+        assert number.grid is not None
+        made = on_grid(values, number.grid)
+    return number, LineFormat(number, 3, 2), made
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_what_flips_is_in_the_format(name: str) -> None:
+    number, form, values = held(name, np.tile(VALUES, (20, 1, 1)))
+    hit = flipper(0.01).values(values, 4, 9, form)
+    tensors = hit.reshape(-1, 2, values.shape[-1])
+    beyond = np.nan_to_num(np.abs(tensors)).max(axis=(1, 2)) > 2.0**100
+    assert beyond.mean() < 0.1, "where fp32 ends, values are cut off"
+    lines = tensors[~beyond].reshape(-1, values.shape[-1])
+    assert np.isnan(hit).mean() < 0.3 and 0.005 < (hit != values).mean() < 0.9
+    back = decoded(encoded(lines, number, 2, 3), number, 2, 3)
+    np.testing.assert_array_equal(back, lines)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_of_codes_every_bit_flips_at_rate_one(name: str) -> None:
+    """The bits of codes but the sign, where a scale that is hit, too, would hide them."""
+    number, form, values = held(name)
+    if isinstance(number.grid, BlockGrid):
+        return
+    hit = flipper(1.0, highest_bit=number.bits - 2).values(values, 0, 0, form)
+    codes = [encoded(own.reshape(-1, 10), number).codes for own in (values, hit)]
+    flags = codes[0] ^ codes[1]
+    numbers = ~np.isnan(hit.reshape(-1, 10)) & (hit.reshape(-1, 10) != 0)
+    assert numbers.any() and (flags[numbers] == 2 ** (number.bits - 1) - 1).all()
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "nvfp4"])
+def test_a_scale_that_is_hit_changes_its_block(name: str) -> None:
+    """Bits 4 to 7 are those of scales alone where elements have four bits; of E4M3 elements, too."""
+    number, form, values = held(name, np.full((50, 4, 10), 1.5, np.float32))
+    hit = flipper(0.002, lowest_bit=4).values(values, 0, 0, form)
+    moved = (hit != values).reshape(-1, 10)
+    together = moved.all(axis=1).sum()
+    assert together > 0
+    if number.bits == 4:
+        blocks = moved.reshape(-1, 20) if name == "nvfp4" else moved
+        assert set(blocks.mean(axis=1).tolist()) <= {0.0, 0.5, 1.0}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_samples_may_come_in_any_blocks(name: str) -> None:
+    _, form, values = held(name, np.tile(VALUES, (1, 2, 1)))
+    before, of = values.tobytes(), flipper(0.02)
+    whole = of.samples(values, 4, 3, form)
+    parts = [of.samples(values[a:b], 4, 3 + a, form) for a, b in ((0, 1), (1, 4), (4, 6))]
+    assert whole.tobytes() == np.concatenate(parts).tobytes() != before
+    assert values.tobytes() == before
+    assert flipper(1e-9).values(values, 0, 0, form) is values
+
+
+def test_bits_that_a_format_lacks_do_not_flip() -> None:
+    _, form, values = held("fp8")
+    assert flipper(1.0, lowest_bit=8).values(values, 0, 0, form) is values

@@ -18,9 +18,11 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.config import Config
 from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault, described_faults
+from emuchain.emulator.mapping import Cut, cut_of
 from emuchain.emulator.plan import ChainPlan, make_pair_plan, make_plan
 from emuchain.emulator.run import fault_costs, simulate
 from emuchain.emulator.view.page.source import rebuild
+from emuchain.kernels.quantise import decoded, encoded
 
 # The chain of two boards that docs/faults.md works out: 700 ns for a sample.
 TOY = """
@@ -200,6 +202,39 @@ def test_flips_change_weights_alone_whatever_the_micro_batch(
     assert hurt.history[0].virtual_time_ps == without.history[0].virtual_time_ps
     other = dataclasses.replace(plan, faults=faults_of(flip, seed=99))
     assert bits(trained(other).weights) != bits(hurt.weights)
+
+
+@pytest.mark.parametrize("precision", ["mxfp4 loss_scale=256", "nvfp4 loss_scale=256", "q2.6"])
+def test_flips_leave_weights_in_their_format(
+    trained: Any, plan_of: Any, bits: Any, precision: str
+) -> None:
+    """Of codes and scales; elements of these have no NaN."""
+    plan = plan_of(**KEYS, schedule="sync", precision=precision)
+    faults = faults_of(FlipFault(of="weights", rate=1e-4, highest_bit=4))
+    hurt = trained(dataclasses.replace(plan, faults=faults)).weights
+    assert bits(hurt) != bits(trained(plan).weights)
+    number = plan.config.precision.weights
+    for layer in plan.network.layers:
+        weight = hurt[layer.name]["weight"]
+        lines = weight.reshape(len(weight), -1)
+        if cut_of(layer) is Cut.ICP:
+            lines = np.moveaxis(weight, 0, -1).reshape(-1, len(weight))
+        in_tensor = weight[0, 0].size if cut_of(layer) is Cut.ICP else 1
+        lines = np.ascontiguousarray(lines)
+        back = decoded(encoded(lines, number, in_tensor), number, in_tensor)
+        assert np.isfinite(lines).all() and np.array_equal(back, lines), layer.name
+
+
+@pytest.mark.parametrize("of", ["activations", "messages"])
+def test_flips_of_narrow_maps(trained: Any, plan_of: Any, bits: Any, of: Any) -> None:
+    faults = faults_of(FlipFault(of=of, rate=2e-5, highest_bit=1))
+    for precision in ("nvfp4 loss_scale=256", "mxint8 accumulate=bf16"):
+        runs = []
+        for micro_batch in (3, 6):
+            keys = {**KEYS, "schedule": "sync", "micro_batch": micro_batch, "precision": precision}
+            runs.append(trained(dataclasses.replace(plan_of(**keys), faults=faults)).weights)
+        plain = trained(plan_of(**KEYS, schedule="sync", precision=precision)).weights
+        assert bits(runs[0]) == bits(runs[1]) != bits(plain)
 
 
 @pytest.mark.parametrize("compress", ["none", "inceptionn:-10", "truncate:16"])
