@@ -32,7 +32,7 @@ from ...common import (
     unlike,
 )
 from ...config import settings_config
-from ...device import array_shapes, named_weights
+from ...device import MASTER, array_shapes, named_weights
 from ...faults import Faults, described_faults
 from ...network import Layer, Network, load_network, onnx_image, onnx_weights
 from ..results import Results, Weights, read_results
@@ -243,7 +243,8 @@ def read_weights(path: str, network: Network, blame: str, drawn: Collection[str]
             read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn
         )
     if kind in (CHECKPOINT, BROKEN_ZIP):
-        return _with_one_table(_of_checkpoint(path, blame).weights, network, blame, drawn)
+        run = _of_checkpoint(path, blame, masters=True)
+        return _with_one_table(run.weights, network, blame, drawn)
     if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
         return _with_one_table(read_safetensors(path, blame), network, blame, drawn)
     if kind == ONNX or path.lower().endswith(".onnx"):
@@ -322,13 +323,15 @@ def _plain(value: Any) -> Any:
     return tuple(value.tolist()) if hasattr(value, "tolist") else None if value == "" else value
 
 
-def _of_checkpoint(path: str, blame: str) -> RunWeights:
+def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeights:
+    """Return the weights of a checkpoint: those that engines read, or those that updates change,
+    the `masters`, where these are others.
+    """
     with CheckpointReader(path, blame) as reader:
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
-            settings = settings_config(
-                dict(reader.text["config"]), reader.text.get("schedule")
-            ).model_dump()
+            config = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
+            kind = MASTER if masters and config.precision.has_copies else "value"
             epochs, steps = map(int, reader.text["position"])
             is_faulty = bool(
                 network.heads and described_faults(reader.text["faults"], blame).flipping("weights")
@@ -341,13 +344,13 @@ def _of_checkpoint(path: str, blame: str) -> RunWeights:
             shapes = array_shapes(layer)
             others = {name: shape for name, shape in shapes.items() if not _is_cut(name)}
             if layer.has_weights:
-                whole = reader.of_layer(layer, 0, "weight", "value", layer.weight_shape)
+                whole = reader.of_layer(layer, 0, "weight", kind, layer.weight_shape)
                 own |= named_weights(layer, whole) if layer.operation.recurs else {"weight": whole}
             own |= {
                 name: reader.of_layer(layer, 0, name, "value", shape)
                 for name, shape in others.items()
             }
-        return RunWeights(weights, settings, network, epochs, steps)
+        return RunWeights(weights, config.model_dump(), network, epochs, steps)
 
 
 def _is_cut(name: str) -> bool:

@@ -24,6 +24,8 @@ from emuchain.emulator.run import (
     RunCheckpoints,
     Usage,
     Weights,
+    read_run_weights,
+    read_weights,
     results_of,
     safetensors_image,
     write_results,
@@ -265,3 +267,31 @@ def test_a_run_that_goes_on_does_not_begin_again(tmp_path: Path, bits: Bits) -> 
     init.unlink()
     found = emuchain.train(resume=str(tmp_path / "on.ckpt"), epochs=2)
     assert bits(found.weights) == bits(expected.weights)
+
+
+def test_a_checkpoint_gives_the_weights_that_updates_change(
+    tmp_path: Path, small_cifar: Path
+) -> None:
+    """Of results, there are those that engines read, which are the others rounded."""
+    keys: dict[str, Any] = {
+        "network": "quick-cifar",
+        "data": str(small_cifar),
+        **{"samples": 16, "test_samples": 4, "batch": 8, "epochs": 1, "schedule": "sync"},
+        "precision": "mxfp8",
+    }
+    names = [str(tmp_path / name) for name in ("run.ckpt", "run.h5")]
+    emuchain.train(**keys, devices=2, checkpoint=names[0], out=names[1])
+    network = load_network("quick-cifar")
+    masters, read = (read_weights(name, network, "here") for name in names)
+    for layer in network.layers:
+        own, others = masters[layer.name]["weight"], read[layer.name]["weight"]
+        assert not np.array_equal(own, others) and np.allclose(own, others, rtol=0.1, atol=0.01)
+    # A run that begins with either begins with the same engines' weights.
+    first = []
+    for name in names:
+        kept = str(tmp_path / "next.ckpt")
+        emuchain.train(**keys, init=name, learning_rate=1e-30, checkpoint=kept)
+        first.append(read_run_weights(kept).weights)
+    for layer in network.layers:
+        own, others = (weights[layer.name]["weight"] for weights in first)
+        assert np.array_equal(own, others) and np.array_equal(own, read[layer.name]["weight"])
