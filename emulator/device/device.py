@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from ...comm import Mailbox, Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
-from ...kernels.optimizers import clip_factor
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
@@ -311,6 +310,8 @@ class Device:
         samples, exchanged_ps, numerics = epoch.step_samples[step], 0, self.numerics
         came_ps, stored = await self.balanced.collect(step, epoch.micro_batches, samples)
         rule = None if epoch.rule_of is None else epoch.rule_of(step)
+        if rule is not None and numerics is not None:
+            rule = dataclasses.replace(rule, loss_scale=numerics.loss_scale)
         row = None
         if self.exchange is not None:
             # Each replica's gradient is the mean over its samples, so that values have the
@@ -353,8 +354,8 @@ class Device:
         if self._norm is not None:
             squares, at_ps = await self._norm.total()
             whole_ps = max(whole_ps, at_ps)
-            if squares is not None and rule is not None and rule.clip_norm is not None:
-                rule = dataclasses.replace(rule, factor=float(clip_factor(squares, rule.clip_norm)))
+            if numerics is not None and squares is not None and rule is not None:
+                rule = numerics.normed(rule, squares)
         self.balanced.update_stored(step, sums.stored, sums.samples, rule)
         if numerics is not None and rule is not None:
             numerics.update(sums.samples, rule, keeps=keeps)

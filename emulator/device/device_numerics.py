@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.layers.vocabulary_loss import SUMS
 from ...kernels.number import FP32
-from ...kernels.optimizers import added, squares_sum
+from ...kernels.optimizers import NOT_FINITE, added, clip_factor, squares_sum
 from ..faults import Begun, Flipper, LineFormat
 from ..mapping import (
     BalancedParameters,
@@ -40,6 +40,7 @@ from ..mapping import (
     first_own,
 )
 from ..network import Start, Training
+from ..number import LossScale
 from ..schedule import SampleSpan
 from .ends import ImageSource, Labels, SoftmaxHead
 from .formats import MapFormats
@@ -51,6 +52,9 @@ from .slices import ConvSlice, DotSlice, Learnt, Lengths, SliceNumerics
 
 Data = NDArray[np.float32]
 """Maps (samples, rows, columns, channels) by stream; a function that takes them consumes them."""
+
+_SCALE = "loss_scale_"
+"""What the names of counts begin with that belong to the loss scale."""
 
 _Convolve = Callable[[SliceNumerics, Data, Data | None], Awaitable[Data]]
 _Activation = Callable[[dict[int, Data]], None]
@@ -86,6 +90,7 @@ class DeviceNumerics:
             for part in streams.slices
             for tensor in (*part.layer.takes, *part.layer.hands_on)
         )
+        self._scale = LossScale(1 if formats is None else formats.precision.loss_scale)
         self._fixed = frozenset(tensor.number for tensor in tensors if tensor.fixed)
         self._newest = 0
         self._ports: Ports | None = None
@@ -210,12 +215,26 @@ class DeviceNumerics:
         return maps if self._formats is None else self._formats.rounded(kind, maps, tensor, samples)
 
     @property
-    def _loss_scale(self) -> int:
-        return 1 if self._formats is None else self._formats.precision.loss_scale
+    def loss_scale(self) -> int:
+        """The factor on errors of the mini-batch, and on the sums of its gradients."""
+        return self._scale.value
+
+    def normed(self, rule: Rule, squares: int) -> Rule:
+        """Return the rule of an update of gradients whose squares, of all devices, have this sum;
+        let the loss scale follow.
+        """
+        every = 0 if self._formats is None else self._formats.precision.grows_every
+        overflows = squares == NOT_FINITE
+        self._scale = self._scale.after(overflows=overflows, grows_every=every)
+        if overflows and every:
+            return dataclasses.replace(rule, is_skipped=True)
+        if rule.clip_norm is None:
+            return rule
+        return dataclasses.replace(rule, factor=float(clip_factor(squares, rule.clip_norm)))
 
     def _scaled(self, errors: Data) -> Data:
         # Once, where errors begin: sums of gradients are scaled, too, until an update divides them.
-        return errors if self._loss_scale == 1 else errors * np.float32(self._loss_scale)
+        return errors if self.loss_scale == 1 else errors * np.float32(self.loss_scale)
 
     async def backward(
         self,
@@ -345,7 +364,7 @@ class DeviceNumerics:
         They are in the format of gradients of update `number`. Parameters that other devices store
         for its slices are in those devices' rows.
         """
-        scale /= self._loss_scale
+        scale /= self.loss_scale
         gradients = [
             part for numerics in self._trained for part in numerics.gradients(scale, number)
         ]
@@ -367,14 +386,14 @@ class DeviceNumerics:
         for numerics in self._trained:
             own = numerics.gradients(1.0, None)
             gradients += own[numerics.part.layer.tied is not None :]  # its weights' are first
-        share = 1 / (samples * self._loss_scale)
+        share = 1 / (samples * self.loss_scale)
         sums = (squares_sum(np.ascontiguousarray(part), share) for part in gradients)
         return functools.reduce(added, sums, 0)
 
     def take_gradient_row(self, row: Data) -> list[Data]:
         """Set gradients from a row laid out as by `gradient_row`; return those of stored blocks."""
         # What is exchanged is not scaled, but what an update takes is.
-        row = row * np.float32(self._loss_scale) if self._loss_scale != 1 else row
+        row = row * np.float32(self.loss_scale) if self.loss_scale != 1 else row
         for numerics in self._trained:
             row = numerics.take_gradients(row)
         sizes = [self._blocks[number].values for number in self.streams.stored]
@@ -417,13 +436,31 @@ class DeviceNumerics:
             of_block.begin_epoch()
 
     def counts(self) -> dict[str, int]:
-        """Return what the device counts besides its clock, as JSON has it: what it has rounded."""
-        return {} if self._formats is None else self._formats.tally.counts()
+        """Return what the device counts besides its clock, as JSON has it: what it has rounded, and
+        what its loss scale follows.
+        """
+        if self._formats is None:
+            return {}
+        follows = dataclasses.asdict(self._scale) if self._formats.precision.grows_every else {}
+        return {
+            **self._formats.tally.counts(),
+            **{f"{_SCALE}{key}": n for key, n in follows.items()},
+        }
 
     def restore_counts(self, state: Mapping[str, int]) -> None:
         """Restore what `counts` returned."""
         if self._formats is not None:
             self._formats.tally.restore(state)
+        self.take_loss_scale(state)
+
+    def take_loss_scale(self, state: Mapping[str, int]) -> None:
+        """Restore the loss scale alone, if it follows overflows, from what `counts` returned on any
+        device.
+        """
+        names = (field.name for field in dataclasses.fields(LossScale))
+        follows = {name: state[_SCALE + name] for name in names if _SCALE + name in state}
+        if follows:
+            self._scale = LossScale(**follows)
 
     def take_rounded(self) -> dict[str, int]:
         """Return what has been rounded since the last call, by name; nothing in single precision."""

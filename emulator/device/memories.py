@@ -175,14 +175,20 @@ class Parameter:
         """Make the next version from the mean of the gradients over `samples` (FPDeep, section
         5.2.2); of a share, the values of others are yet to come.
         """
+        if rule.is_skipped:
+            self._begin_states(
+                rule, self._own(self.newest) if self._master is None else self._master
+            )
+            self.versions.repeat(keeps=keeps)
+            self._is_summed = False
+            return
         # Without a gradient since the last update the buffer still has the sum of that one.
         if self.begins_sum():
             self.gradient[...] = 0
         value = self.versions.advance(keeps=keeps)
         trained = self._own(value) if self._master is None else self._master
         gradient = self._own(self.gradient)
-        if not self.states:
-            self.states = {name: zeros_like(trained, self._arena) for name in rule.states}
+        self._begin_states(rule, trained)
         before = None if self.formats is None else copied(trained, self._arena)
         if (
             rule.factor != 1
@@ -206,6 +212,11 @@ class Parameter:
             moved = self.formats.moved if self._share is None else self.formats.moved_share
             moved(before, trained)
         self._is_summed = False
+
+    def _begin_states(self, rule: Rule, trained: Data) -> None:
+        """Make what updates remember of what they change, at the first one."""
+        if not self.states:
+            self.states = {name: zeros_like(trained, self._arena) for name in rule.states}
 
     def _own(self, array: Data) -> Data:
         """Return what of an array is updated here: all of it, or a copy of the share."""

@@ -29,7 +29,8 @@ class Rule:
     applied to the weights after each update, so that its errors accumulate (INCEPTIONN, Fig. 4).
     Errors are `loss_scale` times too large, and so are sums of gradients; those that are
     `exchanged` have been rounded to their format. Gradients are multiplied by `factor` first, so
-    that the norm of all of them is at most `clip_norm`, if that is given.
+    that the norm of all of them is at most `clip_norm`, if that is given. An update `is_skipped`
+    where a gradient has overflowed.
     """
 
     optimizer: Optimizer
@@ -39,6 +40,7 @@ class Rule:
     exchanged: bool = False
     clip_norm: float | None = None
     factor: float = 1.0
+    is_skipped: bool = False
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ and states.
 """
 
 from .exact import sum_bits
+from .loss_scale import LossScale
 from .precision import (
     HELD,
     KINDS,
@@ -22,6 +23,7 @@ __all__ = [
     "KINDS",
     "SINGLE",
     "UNSHARED",
+    "LossScale",
     "Precision",
     "Sharing",
     "Storage",

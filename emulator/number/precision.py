@@ -37,6 +37,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Collection, Mapping
 
 from ...kernels.number import (
@@ -54,6 +55,7 @@ from ...kernels.number import (
 )
 from ..common import did_you_mean, either
 from .exact import sum_bits
+from .loss_scale import MOST_LOSS_SCALE
 from .sharing import Sharing
 
 HELD: Mapping[str, tuple[str, ...]] = {
@@ -196,13 +198,16 @@ _DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
 """Products of a block that is summed exactly."""
 _SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
 """What sums may be, and a format of as many bits."""
-_MOST_LOSS_SCALE = 2**24
+_DYNAMIC = re.compile(r"dynamic(?::every=([0-9]{1,9})(?:,first=([0-9]{1,9}))?)?")
+_FIRST_SCALE, _GROWS_EVERY = 2**16, 2000
 
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
     """The format of each kind, how it is rounded, and by how much errors are scaled up
     (`loss_scale`).
+
+    A scale that follows overflows begins there, and doubles after `grows_every` updates without.
     """
 
     activations: NumberFormat = FP32
@@ -216,6 +221,7 @@ class Precision:
     scale: str = "up"
     accumulate: str = "fp32"
     loss_scale: int = 1
+    grows_every: int = 0
 
     @classmethod
     def all_in(cls, number: NumberFormat) -> Precision:
@@ -341,7 +347,9 @@ class Precision:
             ]
         if self.accumulate != base.accumulate:
             words.append(f"accumulate={self.accumulate}")
-        if self.loss_scale != base.loss_scale:
+        if self.grows_every:
+            words.append(f"loss_scale={_dynamic_text(self.loss_scale, self.grows_every)}")
+        elif self.loss_scale != base.loss_scale:
             words.append(f"loss_scale={self.loss_scale}")
         return " ".join(words)
 
@@ -376,12 +384,14 @@ def precision_of(given: object) -> Precision:
     scale = _choice("scale", table.get("scale", "up"), _SCALES)
     formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
     formats |= {kind: _at(kind, table[kind]) for kind in KINDS if kind in table}
+    loss_scale, grows_every = _loss_scale(table.get("loss_scale", 1))
     precision = Precision(
         **{kind: _scaled(number, scale) for kind, number in formats.items()},
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
-        loss_scale=_loss_scale(table.get("loss_scale", 1)),
+        loss_scale=loss_scale,
+        grows_every=grows_every,
     )
     _check_dots(precision)
     return precision
@@ -394,6 +404,12 @@ def _check_dots(precision: Precision) -> None:
         return
     for kind in _NARROW:
         number = precision.format(kind)
+        if number.tensor_bytes:
+            raise ValueError(
+                f"{given}: blocks of {number.name} have scales that are no powers of two, and a"
+                " second one along the way that layers are cut; should be blocks with one scale,"
+                " such as 'mxfp4'"
+            )
         if number.block % size:
             raise ValueError(
                 f"{given}: {kind} in {number.name} have several scales in {size} products; should"
@@ -504,15 +520,29 @@ def _roundings(given: object) -> tuple[Rounding, ...]:
     )
 
 
-def _loss_scale(value: object) -> int:
-    whole = 0
-    if isinstance(value, float):
-        whole = int(value) if value.is_integer() else 0  # an infinity is none, and no NaN
-    elif isinstance(value, int) and not isinstance(value, bool):
-        whole = value
-    # A power of two changes exponents alone, where other factors would round digits off.
-    if not 1 <= whole <= _MOST_LOSS_SCALE or whole & (whole - 1):
-        raise ValueError(
-            f"loss_scale = {value!r}: should be a power of two, 1 to {_MOST_LOSS_SCALE}"
-        )
-    return whole
+def _loss_scale(value: object) -> tuple[int, int]:
+    """Return a loss scale, and after how many updates it grows; 0: it stays."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, str) and (match := _DYNAMIC.fullmatch(value)):
+        every, first = int(match[1] or _GROWS_EVERY), int(match[2] or _FIRST_SCALE)
+        if every and _is_scale(first):
+            return first, every
+    elif isinstance(value, int | float) and not isinstance(value, bool) and _is_scale(value):
+        return int(value), 0
+    raise ValueError(
+        f"loss_scale = {value!r}: should be a power of two, 1 to {MOST_LOSS_SCALE}, or 'dynamic',"
+        " 'dynamic:every=2000,first=65536'"
+    )
+
+
+def _is_scale(value: float) -> bool:
+    # A power of two changes exponents alone, where other factors would round digits off; an
+    # infinity is none, and no NaN.
+    return 1 <= value <= MOST_LOSS_SCALE and int(value) == value and not int(value) & int(value) - 1
+
+
+def _dynamic_text(first: int, every: int) -> str:
+    if first != _FIRST_SCALE:
+        return f"dynamic:every={every},first={first}"
+    return "dynamic" if every == _GROWS_EVERY else f"dynamic:every={every}"

@@ -17,9 +17,10 @@ from ...comm import Switch
 from ...comm.collective import CollectiveError
 from ...comm.collective import check as check_collective
 from ...comm.exchange import DataParallel, sums_once
-from ...kernels.number import FloatGrid, NumberFormat
+from ...kernels.number import BlockGrid, FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
+from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
 from ..network import Network
 from ..number import Precision
@@ -412,6 +413,40 @@ def _check_dots(config: Config, network: Network) -> None:
                 f" {layer.tied.name}, which keeps blocks of symbols; should be a format without"
                 " blocks"
             )
+
+
+def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> None:
+    """Check that a loss scale which follows overflows can see them.
+
+    Raises:
+        InputError: it cannot.
+    """
+    precision, kind = config.precision, config.schedule
+    if not precision.grows_every:
+        return
+    given, number = f"`precision` = {str(precision)!r}: the loss scale", "should be a number"
+    if not kind.drains:
+        raise InputError(
+            f"{given} follows the gradients of all devices, and `schedule` = {kind.name!r} waits"
+            " for none; should be a schedule that drains, such as 'sync', or a number"
+        )
+    for name in ("errors", "gradients"):
+        grid = precision.format(name).grid
+        is_cut_off = isinstance(grid, BlockGrid) or (grid is not None and not grid.overflows)
+        if is_cut_off and (name == "errors" or parallel.replicas > 1):
+            raise InputError(
+                f"{given} halves where {name} overflow, and those in"
+                f" {precision.format(name).name} saturate; {number}, or {name} in fp16 or bf16"
+            )
+    if faults.deaths:
+        raise InputError(
+            f"{given} is of boards that live on, and `faults.deaths` has one die; {number}"
+        )
+    if parallel.codec.compresses:
+        raise InputError(
+            f"{given} halves where a gradient is infinite, which `compress` ="
+            f" {str(parallel.codec)!r} may drop; {number}, or no `compress`"
+        )
 
 
 def _check_integers(config: Config, network: Network) -> None:

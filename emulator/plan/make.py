@@ -27,6 +27,7 @@ from ..timing import Timing, timeline_of
 from .chain import (
     board_number,
     check_chunks,
+    check_loss_scale,
     check_precision,
     check_topology,
     check_whole_sums,
@@ -146,7 +147,7 @@ def _make_chain(
         cluster,
         parameter_copies=copies,
         precision=config.precision,
-        clips=config.clip_norm is not None,
+        clips=config.clip_norm is not None or config.precision.grows_every > 0,
     )
     check_updates(config)
     faults = faults_of(config, cluster)
@@ -191,6 +192,7 @@ def _plan_of(
         check_devices(data_parallel.replicas, devices, key)
     check_topology(config, cluster, devices, data_parallel)
     check_zero(config, network, data_parallel, faults)
+    check_loss_scale(config, data_parallel, faults)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(
         cluster,

@@ -42,6 +42,8 @@ def check_formats(precision: Precision) -> None:
     given = f"`precision` = {str(precision)!r}: RTL"
     if precision.accumulate != "fp32":
         raise InputError(f"{given} accumulates in fp32; leave out `accumulate`")
+    if precision.grows_every:
+        raise InputError(f"{given} scales errors by one number; give `loss_scale` such as 1024")
     for kind in KINDS:
         number = precision.format(kind)
         if number.grid is None:

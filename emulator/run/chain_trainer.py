@@ -231,6 +231,10 @@ class ChainTrainer(Trainer):
         """See `Trainer`."""
         return self.replicas.residuals()
 
+    def take_loss_scale(self, state: Mapping[str, Any]) -> None:
+        """See `Trainer`."""
+        self.replicas.take_loss_scale(state)
+
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
         self.replicas.restore_clocks(state)

@@ -230,6 +230,9 @@ class PairTrainer(Trainer):
             ]
         }
 
+    def take_loss_scale(self, state: Mapping[str, Any]) -> None:
+        """See `Trainer`; pairs compute in single precision."""
+
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
         carried = {

@@ -122,6 +122,15 @@ class Replicas:
             if row.values is not None
         }
 
+    def take_loss_scale(self, state: Mapping[str, Any]) -> None:
+        """Restore the loss scale of all devices, which have the same, from what all ranks' `clocks`
+        returned on any boards.
+        """
+        [counts, *_] = [of_one["counts"] for of_one in state.values() if "counts" in of_one]
+        for device in (device for chain in self.chains for device in chain.devices):
+            if device.numerics is not None:
+                device.numerics.take_loss_scale(counts)
+
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
         for number, node in self.aggregators.items():

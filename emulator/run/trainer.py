@@ -315,6 +315,12 @@ class Trainer(abc.ABC):
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""
 
+    @abc.abstractmethod
+    def take_loss_scale(self, state: Mapping[str, Any]) -> None:
+        """Go on with the loss scale of a run on other boards, if it follows overflows, from what
+        all ranks' `clocks` returned.
+        """
+
     def residuals(self) -> Mapping[str, NDArray[np.float32]]:
         """Return what codecs have dropped of gradients sent from this rank, by name, not copied."""
         return {}

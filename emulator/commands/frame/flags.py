@@ -92,7 +92,7 @@ PRECISION_KEYS = {
     "accumulate": "format of sums: fp32, bf16, fp16, int32",
     "rounding": "even, away, zero or stochastic",
     "scale": "scales of blocks: up, or OCP's floor",
-    "loss_scale": "power of two by which errors are scaled up",
+    "loss_scale": "power of two by which errors are scaled up, or dynamic",
 }
 """The keys of the table `precision`."""
 
@@ -276,11 +276,10 @@ class ConfiguredCommand(FileCommand):
 
 def _precision_flag(name: str) -> click.Option:
     """Return the flag of a key of the table `precision`."""
-    is_number = name == "loss_scale"
     return click.Option(
         [f"--precision.{name.replace('_', '-')}", f"precision_{name}"],
-        type=int if is_number else WORD,
-        metavar="N" if is_number else "WORD",
+        type=WORD,
+        metavar="N|dynamic" if name == "loss_scale" else "WORD",
         help=f"{PRECISION_KEYS[name]}.",
     )
 

@@ -378,6 +378,8 @@ class RunCheckpoints:
         restore_residuals(self._ranks, trainer.residuals(), reader)
         if same_machine:
             self._check(_restore_clocks(trainer, clocks))
+        else:
+            self._check(_restored(trainer.take_loss_scale, clocks))
         if reader is not None and self._leader is not None:
             with reader.reading():
                 trainer.started_s = time.perf_counter() - float(reader.text["host_time_s"])
@@ -497,9 +499,18 @@ def _restore_clocks(trainer: Trainer, clocks: dict[str, Any]) -> str:
     own = trainer.clocks()
     if not own:  # an idle rank, of more than there are devices
         return ""
+
+    def restore(state: dict[str, Any]) -> None:
+        checked(own, state, "its clocks")
+        trainer.restore_clocks(state)
+
+    return _restored(restore, clocks)
+
+
+def _restored(restore: Callable[[dict[str, Any]], None], clocks: dict[str, Any]) -> str:
+    """Restore clocks; return what is wrong with them, or nothing."""
     try:
-        checked(own, clocks, "its clocks")
-        trainer.restore_clocks(clocks)
+        restore(clocks)
     except (LookupError, TypeError, ValueError) as error:
         return escaped(" ".join(str(error).split()))
     return ""

@@ -43,6 +43,9 @@ def test_a_name_is_for_activations_weights_and_errors() -> None:
             "bf16 rounding.weights=stochastic rounding.errors=away loss_scale=1024",
         ),
         ({"loss_scale": 2}, "fp32 loss_scale=2"),
+        ({"loss_scale": "dynamic"}, "fp32 loss_scale=dynamic"),
+        ({"loss_scale": "dynamic:every=9"}, "fp32 loss_scale=dynamic:every=9"),
+        ({"loss_scale": "dynamic:every=9,first=4"}, "fp32 loss_scale=dynamic:every=9,first=4"),
     ],
 )
 def test_what_is_spelt_is_read_again(given: object, text: str) -> None:
@@ -96,6 +99,9 @@ def test_flags_change_keys_of_a_file() -> None:
         ({"weights": "bf17"}, "weights = 'bf17': did you mean `bf16`? known: fp32"),
         ({"weights": 8}, "weights = 8: should be a format's name"),
         ({"loss_scale": 3}, "loss_scale = 3: should be a power of two"),
+        ({"loss_scale": "dynamic:every=0"}, "should be a power of two, 1 to 16777216, or 'dynamic"),
+        ({"loss_scale": "dynamic:every=2,first=3"}, "should be a power of two"),
+        ({"loss_scale": "256.0"}, "should be a power of two"),
         ({"loss_scale": True}, "loss_scale = True: should be a power of two"),
         ({"loss_scale": math.inf}, "loss_scale = inf: should be a power of two"),
         ({"loss_scale": math.nan}, "loss_scale = nan: should be a power of two"),
