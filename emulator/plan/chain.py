@@ -23,7 +23,7 @@ from ..common import InputError, plural
 from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
 from ..network import Network
-from ..number import Precision
+from ..number import KINDS, Precision
 from ..schedule import (
     Backward,
     EditedKind,
@@ -367,6 +367,14 @@ def check_precision(config: Config, network: Network) -> None:
                 " `cut` = 'ICP'"
             )
     for layer in network.layers:
+        numbers = map(config.precision.format, KINDS)
+        tensors = [number for number in numbers if number.tensor_bytes]
+        if layer.operation.recurs and tensors:
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
+                f" whose engines decode one scale of a block, and {tensors[0].name} has a second"
+                " one; should be another format, such as 'mxfp4'"
+            )
         adds_in_single = layer.operation.recurs or not layer.has_weights
         if adds_in_single and config.precision.accumulate != "fp32":
             raise InputError(
