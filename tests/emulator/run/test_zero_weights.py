@@ -248,6 +248,16 @@ def test_what_cannot_be_shared_out_is_refused(
     assert message in one_line(error)
 
 
+def test_samples_of_a_data_set_leave_all_replicas_as_many_micro_batches(
+    one_line: Callable[[pytest.ExceptionInfo[Exception]], str],
+) -> None:
+    """`shapes` has 10,000 samples, and 4 are left for the last mini-batch."""
+    keys = {"data": "shapes", "replicas": 3, "batch": 12, "micro_batch": 1, "samples": None}
+    with pytest.raises(InputError) as error:
+        simulated(**keys, zero=3)
+    assert "and 2 for others; try 9999" in one_line(error)
+
+
 def test_a_profile_is_refused(one_line: Callable[[pytest.ExceptionInfo[Exception]], str]) -> None:
     from emuchain.emulator.plan.zero import check_gathers
 

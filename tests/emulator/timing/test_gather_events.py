@@ -8,11 +8,14 @@ import json
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.plan import ChainPlan
+from emuchain.emulator.schedule import Kind, SampleSpan
+from emuchain.emulator.timing import StageClock
 from emuchain.emulator.view import simulation_as_json
 
 from .drawn import Case, Table, interconnects
@@ -99,3 +102,28 @@ def test_same_picoseconds(case: Case) -> None:
         assert "micro-batch" in str(error) or "`samples`" in str(error)
         hypothesis.reject()
     check(case, plan)
+
+
+@pytest.mark.parametrize("left_out", [Kind.FORWARD, Kind.BACKWARD])
+def test_gathers_that_are_left_out_differ(monkeypatch: pytest.MonkeyPatch, left_out: Kind) -> None:
+    """Faults that are planted in the emulator's clock."""
+    conv = {"type": "conv", "kernel": 1, "pad": 0}
+    layers = [{**conv, "name": f"c{number}", "channels": 4} for number in range(3)]
+    layers += [{"type": "fc", "name": "last", "features": 5}, {"type": "softmax"}]
+    network = {"name": "drawn", "input": [3, 6, 4], "layers": layers}
+    board = {"name": "b", "clock_mhz": 100, "dsp": 50, "on_chip_memory_kbit": 80_000}
+    links = {"bandwidth_gbps": 1, "latency_ns": 40}
+    keys = {"devices": 2, "replicas": 3, "batch": 12, "samples": 24, "micro_batch": 2, "epochs": 1}
+    keys |= {"schedule": "1f1b-as", "stages": "layers", "engines": "turns", "zero": 3}
+    case = Case(network, {"name": "drawn", "boards": [board], "links": links}, keys)
+    plan = emuchain.plan(case.network, case.cluster, **case.keys)
+    check(case, plan)
+    whole = StageClock.layers
+
+    def layers_of(clock: StageClock, kind: Kind, span: SampleSpan) -> list[tuple[int, int]]:
+        held = whole(clock, kind, span)
+        return [(0 if kind is left_out else values, work_ps) for values, work_ps in held]
+
+    monkeypatch.setattr(StageClock, "layers", layers_of)
+    with pytest.raises(AssertionError):
+        check(case, plan)
