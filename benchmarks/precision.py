@@ -40,7 +40,7 @@ _KINDS = {
     **dict.fromkeys(("fp8-e5m2", "mxfp8-e5m2"), "float8_e5m2"),
     **dict.fromkeys(("mxfp6", "mxfp6-e2m3"), "float6_e2m3fn"),
     "mxfp6-e3m2": "float6_e3m2fn",
-    "mxfp4": "float4_e2m1fn",
+    **dict.fromkeys(("mxfp4", "nvfp4"), "float4_e2m1fn"),
 }
 """A format's elements, as ml_dtypes calls them."""
 _ELEMENTS = {

@@ -35,7 +35,7 @@ def test_each_named_format_once() -> None:
     assert "fp32" not in names and "fp8-e4m3" not in names
     for name, grid in bench.formats().items():
         assert name in bench._KINDS or name in ("int8", "mxint8")
-        assert isinstance(grid, BlockGrid) == name.startswith("mx")
+        assert isinstance(grid, BlockGrid) == name.startswith(("mx", "nv"))
 
 
 def test_a_row() -> None:
