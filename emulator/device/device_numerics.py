@@ -253,8 +253,10 @@ class DeviceNumerics:
                     errors[key.number] = await values.take(key)
 
         if self.head is not None:
-            errors[streams.slices[-1].layer.hands_on[0].number] = self._scaled(
-                self.head.backward(span)
+            last, made = streams.slices[-1].layer, self.head.backward(span)
+            # Where each slice makes its own errors, these are the loss's sums.
+            errors[last.hands_on[0].number] = (
+                made if last.vocabulary_parallel else self._scaled(made)
             )
         elif streams.slices[-1].is_last:
             await take_errors()
@@ -499,7 +501,7 @@ def numerics_of(
     if part.layer.vocabulary_parallel:
         from .slices import VocabularySlice
 
-        return VocabularySlice(part, start, seed, arena, kept)
+        return VocabularySlice(part, start, seed, arena, formats, kept)
     if formats is not None and formats.precision.dot and not part.layer.operation.looks_up:
         return DotSlice(part, start, seed, arena, formats, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)

@@ -216,23 +216,38 @@ class MapFormats:
         begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
         if number.grid is None or begin == end:
             return dx
-        own, rounding = (
-            dx[..., begin - part.begin : end - part.begin],
-            self.precision.rounding_of("errors"),
+        self._round_channels(
+            dx[..., begin - part.begin : end - part.begin], tensor, begin, channels, samples
         )
+        return dx
+
+    def output_errors(self, part: Slice, dy: Data, samples: Numbers | None) -> None:
+        """Round the errors of a slice's own outputs in place, where each slice makes its own: in a
+        format without blocks, which would go on behind them.
+        """
+        if self.precision.errors.grid is not None:
+            tensor, begin = part.layer.makes.number, part.out_channels.start
+            self._round_channels(dy, tensor, begin, part.layer.channels, samples)
+
+    def _round_channels(
+        self, own: Data, tensor: int, begin: int, channels: int, samples: Numbers | None
+    ) -> None:
+        """Round errors of the channels of a tensor from `begin` on, in place, of `channels` in
+        all.
+        """
+        number, rounding = self.precision.errors, self.precision.rounding_of("errors")
         counts = self.tally.of_kind("errors", own.size)
         if rounding is not Rounding.STOCHASTIC or samples is None:
             own[...] = _round(own, self.arena.take(own.shape), number, rounding, -1, None, counts)
-            return dx
+            return
         for sample, maps in zip(samples.tolist(), own, strict=True):
             stream = PhiloxStream(self.seed, tensor, KINDS.index("errors"), sample)
-            pixels = np.ascontiguousarray(maps.reshape(-1, end - begin))
+            pixels = np.ascontiguousarray(maps.reshape(-1, own.shape[-1]))
             # Numbered by the place in the whole map, so that draws do not depend on the cut.
             words = Draws(stream, first=begin, stride=channels)
             maps[...] = _round(pixels, pixels, number, rounding, -1, words, counts).reshape(
                 maps.shape
             )
-        return dx
 
 
 @dataclasses.dataclass(frozen=True)

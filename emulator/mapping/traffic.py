@@ -245,7 +245,7 @@ def streams_between(
     Whole maps and their errors have the run's formats, and so have states of a recurrent layer;
     partial activations, and errors of inputs to which slices on the way add, that of sums; errors
     that more than one operation adds to single precision. Where slices compute the loss of their
-    own outputs, paths 2 and 3 carry its sums: the largest logit of a row, and the sum of the
+    own outputs, paths 2 and 3 carry its sums, in fp32: the largest logit of a row, and the sum of the
     powers. Of fixed tensors, word that errors would come has no channels: it says that a sample is
     done.
     """
@@ -272,17 +272,15 @@ def streams_between(
     ]
     if partial is not None:
         beside = (STATE - SUMS) * layer.vocabulary_parallel
-        crossing.append(
-            Stream(
-                DataPath.PARTIAL_ACTIVATIONS,
-                layer.makes.number,
-                *partial,
-                activations if layer.operation.recurs else precision.sums,
-                beside=beside,
-            )
-        )
+        forth, of_outputs = precision.sums, errors
+        if layer.vocabulary_parallel:
+            forth = of_outputs = FP32
+        elif layer.operation.recurs:
+            forth = activations
+        made = layer.makes.number
+        crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, made, *partial, forth, beside=beside))
         back = (0, *partial[1:]) if layer.makes.fixed else partial
-        crossing.append(Stream(DataPath.OUTPUT_ERRORS, layer.makes.number, *back, errors))
+        crossing.append(Stream(DataPath.OUTPUT_ERRORS, made, *back, of_outputs))
 
     def formats_of_errors(tensor: Tensor) -> tuple[NumberFormat, int, NumberFormat | None]:
         """Return the format, the first channel, and the format of what is not yet rounded."""

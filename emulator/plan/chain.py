@@ -22,7 +22,7 @@ from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
-from ..network import Network
+from ..network import Layer, Network
 from ..number import KINDS, Precision
 from ..schedule import (
     Backward,
@@ -351,11 +351,12 @@ def check_precision(config: Config, network: Network) -> None:
     if config.precision.is_single:
         return
     for layer in network.layers:
-        if layer.vocabulary_parallel:
+        if layer.vocabulary_parallel and config.precision.errors.block:
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is a classifier with"
-                " `vocabulary_parallel` = true, which computes in single precision; should be"
-                " 'fp32'"
+                f"`precision` = {str(config.precision)!r}: {layer.name} has"
+                " `vocabulary_parallel` = true, so each board makes errors of its own logits,"
+                f" across which blocks of {config.precision.errors.name} would go on; should be"
+                " errors in a format without blocks"
             )
     for head in network.heads:
         blocks = [kind for kind in _OF_WEIGHTS if config.precision.format(kind).block]
@@ -371,14 +372,14 @@ def check_precision(config: Config, network: Network) -> None:
         tensors = [number for number in numbers if number.tensor_bytes]
         if layer.operation.recurs and tensors:
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {_kind_of(layer)},"
                 f" whose engines decode one scale of a block, and {tensors[0].name} has a second"
                 " one; should be another format, such as 'mxfp4'"
             )
-        adds_in_single = layer.operation.recurs or not layer.has_weights
-        if adds_in_single and config.precision.accumulate != "fp32":
+        in_single = layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel
+        if in_single and config.precision.accumulate != "fp32":
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is {layer.operation.type},"
+                f"`precision` = {str(config.precision)!r}: {layer.name} is {_kind_of(layer)},"
                 " whose engines add in fp32; should be without `accumulate`"
             )
     if config.precision.accumulate == "int32":
@@ -455,6 +456,10 @@ def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> 
             f"{given} halves where a gradient is infinite, which `compress` ="
             f" {str(parallel.codec)!r} may drop; {number}, or no `compress`"
         )
+
+
+def _kind_of(layer: Layer) -> str:
+    return "vocabulary-parallel" if layer.vocabulary_parallel else layer.operation.type
 
 
 def _check_integers(config: Config, network: Network) -> None:

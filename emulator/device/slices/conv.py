@@ -14,7 +14,8 @@ A classifier whose loss is vocabulary-parallel is such a slice, too: each has lo
 errors of its own channels. To the right go the loss's numbers of each row so far, `STATE` of them,
 of which the first `SUMS` take virtual time; the others are for the report. To the left come those
 sums, of all channels. (Megatron-LM, Shoeybi et al., 2019, section 3; the running maximum of Milakov
-and Gimelshein, 2018.)
+and Gimelshein, 2018.) In a run's formats, it rounds the errors of its own logits, in formats
+without blocks; logits, and the loss's numbers, stay in fp32.
 """
 
 from __future__ import annotations
@@ -377,9 +378,11 @@ class VocabularySlice(ConvSlice):
         start: Start,
         seed: int,
         arena: Arena,
+        formats: MapFormats | None = None,
         kept: NDArray[np.bool_] | None = None,
     ) -> None:
-        super().__init__(part, start, seed, arena, None, kept)
+        super().__init__(part, start, seed, arena, formats, kept)
+        self._formats = formats
         self._labels: Labels | None = None
         self._logits = ActRam(arena)
 
@@ -392,7 +395,7 @@ class VocabularySlice(ConvSlice):
     ) -> Data:
         """See `SliceNumerics`; return the state of each row, (samples, rows, 1, STATE)."""
         logits = self._with_bias(await super().forward(span, x, None, version, training), version)
-        self._logits.put(span, logits)
+        self._logits.put(span, logits, training.samples)
         return self._folded(span, logits, partial)
 
     async def infer(
@@ -428,7 +431,7 @@ class VocabularySlice(ConvSlice):
 
     def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
         """See `ConvSlice`; `dy` are the sums of each row, (samples, rows, 1, SUMS)."""
-        [logits] = self._logits.read(span)
+        logits, samples = self._logits.read(span)
         targets = self._targets(span)
         steps = np.maximum((targets >= 0).sum(axis=1, keepdims=True), 1).astype(np.float32)
         own = self._arena.take(logits.shape)
@@ -438,5 +441,8 @@ class VocabularySlice(ConvSlice):
             flat, targets.reshape(-1), self.part.out_channels.start, sums, divisors, errors
         )
         assert self.sfu is not None
+        if self._formats is not None:
+            own *= np.float32(self._formats.precision.loss_scale)
+            self._formats.output_errors(self.part, own, samples)
         self.sfu.backward(span, {self.part.layer.makes.number: own}, version)
         return own

@@ -106,6 +106,9 @@ class Recurrent(Emulation):
             y, _, dx, _ = reference.gru(x, *weights, zeros, dy, zeros, grads, linear, narrow=narrow)
         return y, dx
 
+    def _loss_errors(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return softmax_cross_entropy(logits, label, 0.0)[1] / F(TOKENS)
+
     def step(self, number: int, symbols: np.ndarray, labels: np.ndarray) -> None:
         """Train a mini-batch: update `number`, from 1."""
         sums = {name: np.zeros_like(own) for name, own in (self.biases | self.masters).items()}
@@ -115,8 +118,8 @@ class Recurrent(Emulation):
             x = self._map("activations", self.weights["wte"].T[text], 1, sample)
             kept = {name: total.copy() for name, total in sums.items()}
             y, _ = self._run(x, np.zeros((TOKENS, self.hidden), F), kept, sample)
-            _, errors, _ = softmax_cross_entropy(self._linear("head", y), label, 0.0)
-            of_head = self._map("errors", errors / F(TOKENS) * F(self.scale), 3, sample)
+            errors = self._loss_errors(self._linear("head", y), label)
+            of_head = self._map("errors", errors * F(self.scale), 3, sample)
             dy = self._map("errors", self._errors("head", of_head), 2, sample)
             _, dx = self._run(x, self._map("errors", dy, 2, sample), sums, sample)
             of_wte = self._map("errors", self._map("errors", dx, 1, sample), 1, sample)
@@ -135,21 +138,30 @@ class Recurrent(Emulation):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, kind: str, name: str) -> None:
     precision, activations, others = FORMS[name]
+    plan = plan_of(**keys_of(tmp_path, LAYERS[kind], precision), devices=2, micro_batch=2)
+    compare(plan, Recurrent(plan, activations, others), trained)
+
+
+def keys_of(folder: Any, layer: Table, precision: str, **closing: Any) -> Table:
+    """The keys of a run with a recurrent layer between an embedding and a head."""
     layers = [
         {"type": "embedding", "features": WIDTH, "name": "wte"},
-        {**LAYERS[kind], "name": "r"},
+        {**layer, "name": "r"},
         conv("symbols", "head"),
-        {"type": "softmax"},
+        {"type": "softmax", **closing},
     ]
     network: Table = {"name": "t", "symbols": 28, "input": ["symbols", TOKENS, 1]}
-    keys: Table = {
-        "network": written(tmp_path / "t.toml", {**network, "layers": layers}),
+    return {
+        "network": written(folder / "t.toml", {**network, "layers": layers}),
         **{"data": "text", "schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH},
         **{"seed": SEED, "test_samples": 1, "precision": precision, "momentum": 0.9},
         **{"learning_rate": 0.05, "weight_decay": 0.01},
     }
-    plan = plan_of(**keys, devices=2, micro_batch=2)
-    data, own = training_data(plan), Recurrent(plan, activations, others)
+
+
+def compare(plan: Any, own: Recurrent, trained: Any) -> None:
+    """Train by numbers and by the emulator, and compare all weights."""
+    data = training_data(plan)
     order = epoch_order(SEED, 0, data.n_train)
     for step in range(STEPS):
         chosen = order[BATCH * step :][:BATCH]

@@ -1,0 +1,106 @@
+"""A vocabulary-parallel loss in narrow formats: the same bits wherever the classifier is cut, and
+every weight as worked out number by number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.kernels.layers import vocabulary_loss
+
+from ...kernels.forms import BF16, E4M3, Form
+from .gpt import Table
+from .test_formats_of_attention_by_hand import F
+from .test_formats_of_recurrent_by_hand import LAYERS, Recurrent, compare, keys_of
+from .test_vocabulary_parallel import CASES, head_cuts
+
+PRECISIONS = {
+    "bf16": "bf16 loss_scale=64",
+    "by chance": "activations=mxfp8 weights=bf16 errors=fp8 rounding=stochastic loss_scale=64",
+}
+KEYS: list[Table] = [
+    {"devices": 3, "micro_batch": 1},
+    {"devices": 8, "micro_batch": 4},
+    {"devices": 3, "schedule": "interleaved", "micro_batch": 4, "engines": "turns"},
+]
+ONCE = {"epochs": 1, "progress": "none"}
+
+
+@pytest.mark.parametrize("form", PRECISIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_bits_do_not_depend_on_the_cut(bits: Any, name: str, form: str) -> None:
+    keys = {**CASES[name], **ONCE, "precision": PRECISIONS[form]}
+    one = emuchain.train(**keys, devices=1, micro_batch=16)
+    for mapped in KEYS:
+        if "engines" in mapped and form != "bf16":
+            continue  # boards that take actions as a whole have one format
+        made = emuchain.train(**{**keys, **mapped})
+        assert bits(made.weights) == bits(one.weights)
+        assert made.history["test_loss"].tolist() == one.history["test_loss"].tolist()
+        simulated = emuchain.simulate(emuchain.plan(**{**keys, **mapped}))
+        assert made.virtual_time_ps == simulated.virtual_time_ps
+
+
+def test_the_classifier_is_cut() -> None:
+    keys = {**CASES["tokens"], "precision": PRECISIONS["by chance"]}
+    assert len(head_cuts(emuchain.plan(**keys, devices=8))) > 2
+
+
+class Vocabulary(Recurrent):
+    """A network whose head makes the errors of each channel by itself."""
+
+    def _loss_errors(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
+        targets, errors = label.astype(np.int64), np.zeros_like(logits)
+        state = np.zeros((len(logits), vocabulary_loss.STATE), F)
+        vocabulary_loss.begin(state)
+        vocabulary_loss.fold(logits, targets, 0, state)
+        sums = np.ascontiguousarray(state[:, : vocabulary_loss.SUMS])
+        steps = np.full(len(logits), len(logits), F)
+        vocabulary_loss.errors(logits, targets, 0, sums, steps, errors)
+        return errors
+
+
+@pytest.mark.parametrize(
+    ("precision", "form"),
+    [
+        ("bf16", BF16),
+        ("fp8 loss_scale=256", E4M3),
+        ("bf16 rounding=stochastic", dataclasses.replace(BF16, by_chance=True)),
+    ],
+)
+def test_every_weight(
+    tmp_path: Path, plan_of: Any, trained: Any, precision: str, form: Form
+) -> None:
+    keys = keys_of(tmp_path, LAYERS["gru"], precision, vocabulary_parallel=True)
+    cut = "wte r head[:5] | head[5:17] | head[17:]"
+    plan = plan_of(**keys, cut=cut, devices=3, micro_batch=2)
+    compare(plan, Vocabulary(plan, form, form), trained)
+
+
+def test_sums_travel_in_fp32() -> None:
+    """Two numbers of a row, which its errors need, either way; activations are narrow."""
+    plan = emuchain.plan(**CASES["tokens"], precision="bf16", devices=8)
+    within = [
+        links
+        for links, right in zip(plan.timing.links, plan.mapping.devices[1:], strict=True)
+        if right[0].layer.name == "head" and not right[0].is_first
+    ]
+    assert within
+    for streams in within:
+        assert [stream.row_bytes for stream in streams] == [2 * 4, 4 * 2, 4 * 2, 4 * 4]
+
+
+def test_what_is_refused() -> None:
+    for precision, said in {
+        "mxfp8": "blocks of mxfp8 would go on; should be errors in a format without blocks",
+        "bf16 accumulate=bf16": "vocabulary-parallel, whose engines add in fp32",
+    }.items():
+        with pytest.raises(InputError, match=said):
+            emuchain.plan(**{**CASES["images"], "precision": precision}, devices=2)
