@@ -67,7 +67,9 @@ def _steps(nn: Any, layer: Layer) -> Iterator[_Step]:
     for step in layer.sfu:
         reads = tuple(tensor.number for tensor in step.reads)
         yield _Step(
-            _JOINS.get(step.operation.type) or step.operation.torch(nn), reads, step.makes.number
+            _JOINS.get(step.operation.type) or step.operation.torch(nn, step.input),
+            reads,
+            step.makes.number,
         )
 
 

@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles
 from .config import CHANGES, Config, in_place, name_files, roles, settings_config
-from .data import Reading
 from .network import Network, TorchNetwork
-from .plan import Plan, network_of, plan_run
+from .plan import Plan, network_for, plan_run
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
 
@@ -46,7 +45,7 @@ def configured_plan(
     Raises:
         InputError: a setting contradicts another one.
     """
-    network = network_of(network, config.time_steps, config.data, Reading.of(config))
+    network = network_for(config, network)
     if not isinstance(cluster, Cluster):
         cluster = load_cluster(cluster, config.changes)
     elif config.changes:

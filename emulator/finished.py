@@ -100,8 +100,8 @@ def export(run: RunOfWeights, out: str | os.PathLike[str]) -> None:
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
-        out: a file whose name ends in .safetensors, for only the weights, or in .onnx, for the
-            network, too.
+        out: a file whose name ends in .safetensors, for only the weights, in .onnx, for the
+            network, too, or in .pt, for a state_dict of PyTorch, as that of `Results.state_dict`.
 
     Raises:
         InputError: the run cannot be read, the file cannot be written, or the network cannot be in

@@ -121,19 +121,19 @@ def _tested_as_json(file: str, run: RunWeights, made: Evaluation) -> dict[str, A
 
 @click.command(cls=FileCommand)
 @click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
-@click.argument("out", type=OUTPUT, metavar="FILE.onnx|FILE.safetensors")
-def export(file: str, out: str) -> None:
+@click.argument("out", type=OUTPUT, metavar="FILE.onnx|FILE.safetensors|FILE.pt")
+@switch("--torch", "Write a state_dict of PyTorch, whatever FILE ends in.", "as_torch")
+def export(file: str, out: str, as_torch: bool) -> None:
     """Write the weights of a results file or a checkpoint for other programs.
 
-    FILE.onnx has the network with its weights, FILE.safetensors only the weights. `train --init`
-    takes both.
+    FILE.onnx has the network with its weights, FILE.safetensors only the weights, FILE.pt a
+    state_dict of PyTorch. `train --init` takes all of them.
     """
     with starting():
         from ..run import WeightsFile, read_run_weights
 
-    with WeightsFile(
-        out
-    ) as whole:  # before the run is read, which takes longer than to refuse a name
+    # Before the run is read, which takes longer than to refuse a name.
+    with WeightsFile(out, as_torch=as_torch) as whole:
         run = read_run_weights(file)
         size = whole.write(run)
     view.print_answer(_exported(run, out, size))

@@ -47,11 +47,10 @@ ONNX = FileKind(
 BROKEN_ZIP = FileKind(
     "a ZIP archive that is damaged or truncated", "take an earlier copy, or write it again"
 )
-_TORCH = FileKind(
+TORCH = FileKind(
     "a file of torch.save",
-    "pickles may run code, and emuchain reads none: write its weights by"
-    " `safetensors.torch.save_file(model.state_dict(), 'w.safetensors')` or its model by"
-    " `torch.onnx.export`, for `train --init`",
+    "`emuchain train NETWORK --init {}` begins with the weights of a state_dict; a model is taken by"
+    " `torch.onnx.export`, or from your code as FILE.py:FUNCTION",
 )
 _PICKLE = FileKind(
     "a pickle",
@@ -108,7 +107,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
         if head.startswith(begin):
             return kind
     if re.match(rb"\x80[\x02-\x05]", head):
-        return _TORCH if _TORCH_MAGIC in head[:64] else _PICKLE
+        return TORCH if _TORCH_MAGIC in head[:64] else _PICKLE
     if head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= size - 8:
         return SAFETENSORS
     if _ONNX.match(head):
@@ -170,7 +169,7 @@ def _kind_of_zip(file: BinaryIO) -> FileKind:
     if "checkpoint.json" in names:
         return CHECKPOINT
     if any(name.rpartition("/")[2] == "data.pkl" for name in names):
-        return _TORCH
+        return TORCH
     if "model.weights.h5" in names:
         return _KERAS
     return NPZ if names and all(name.endswith(".npy") for name in names) else _ZIP

@@ -8,8 +8,10 @@ limits.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -198,3 +200,13 @@ def system_name() -> str:
             "".join(platform.libc_ver()),
         ]
     )
+
+
+def check_torch(blame: str) -> None:
+    """Check that PyTorch is installed, before what needs it imports it; `blame` begins the message.
+
+    Raises:
+        InputError: it is not.
+    """
+    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+        raise InputError(f"{blame}: needs PyTorch: pip install 'emuchain[torch]'")

@@ -74,7 +74,15 @@ class Config(Model):
     former = FORMER
 
     network: Annotated[str, roles.NETWORK] = pydantic.Field(
-        "quick-cifar", description="a network of the zoo, or a TOML or ONNX file"
+        "quick-cifar",
+        description="a network of the zoo, a TOML or ONNX file, or your code, FILE.py:FUNCTION",
+    )
+    input: str | None = pydantic.Field(
+        None,
+        description=(
+            "with `network` = FILE.py:FUNCTION: the sizes of a sample, such as 3x224x224, or 128 of"
+            " symbols"
+        ),
     )
     time_steps: Positive | None = pydantic.Field(
         None,
@@ -304,8 +312,8 @@ class Config(Model):
     init: Annotated[str | None, roles.WEIGHTS] = pydantic.Field(
         None,
         description=(
-            "a file with the initial weights: a results file, a checkpoint, FILE.safetensors or"
-            " FILE.onnx; default: drawn by the seed"
+            "a file with the initial weights: a results file, a checkpoint, FILE.safetensors,"
+            " FILE.onnx or FILE.pt; default: drawn by the seed"
         ),
     )
     new_layers: Names = pydantic.Field(

@@ -3,7 +3,7 @@
 from .from_torch import from_torch
 from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, Start
-from .load import load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
+from .load import code_of, load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
 from .operation import (
     Arithmetic,
     EngineView,
@@ -22,8 +22,10 @@ from .operator_graph import (
     Phase,
     operator_graph,
 )
+from .pytorch.code import network_of_code
+from .pytorch.states import network_module, rested_layers, trained_state, weights_by_names
 from .shape import Shape, Tensor
-from .torch_network import TorchNetwork
+from .torch_network import TorchNetwork, frozen_names
 from .unit import NORMAL_DEVIATION, ActivationUnit, Site, Training, Unit
 
 __all__ = [
@@ -51,15 +53,22 @@ __all__ = [
     "TorchNetwork",
     "Training",
     "Unit",
+    "code_of",
     "from_torch",
+    "frozen_names",
     "layers_between",
     "load_network",
     "named_layers",
     "network_files",
+    "network_module",
+    "network_of_code",
     "onnx_image",
     "onnx_weights",
     "operation_types",
     "operator_graph",
+    "rested_layers",
+    "trained_state",
+    "weights_by_names",
     "weights_files",
     "with_frozen",
     "zoo",

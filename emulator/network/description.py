@@ -34,6 +34,8 @@ from ..common import (
 )
 from .layer import Start
 from .operation import Operation, operation_types
+from .pytorch.names import TorchNames
+from .pytorch.names import to_toml as torch_as_toml
 from .shape import Shape, shown
 
 _SEVERAL = Annotated[Names, pydantic.Field(min_length=2)]
@@ -100,6 +102,7 @@ class Description(Model):
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(as_tuple)]
     start: Start = "he"
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(as_tuple)]
+    torch: TorchNames | None = None
 
 
 def with_symbols(
@@ -155,7 +158,7 @@ def with_steps(description: Description, steps: int) -> Description:
             f" {shown(description.input)}; only a sequence, with several rows of one column each,"
             " may have another number of steps"
         )
-    return description.model_copy(update={"input": (channels, steps, 1)})
+    return description.model_copy(update={"input": (channels, steps, 1), "torch": None})
 
 
 def to_toml(description: Description) -> str:
@@ -169,7 +172,8 @@ def to_toml(description: Description) -> str:
         *(f"  {_table(node)}," for node in description.layers),
         "]",
     ]
-    return "\n".join(lines) + "\n"
+    names = "" if description.torch is None else torch_as_toml(description.torch)
+    return "\n".join(lines) + "\n" + names
 
 
 def _table(node: Node) -> str:

@@ -69,8 +69,10 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
     source = f"model {name}"
     _check_packages()
     _check_tensors(torch, model, source)
+    from .description import to_toml
     from .onnx_import import described as description_of
     from .onnx_import import note_of, walked, weights_of_walk
+    from .pytorch.names import names_of
 
     program = _exported(torch, model, example, source)
     begins, size = _begins(torch, model)
@@ -89,6 +91,15 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
         for key, value in model.state_dict().items()
     }
     kept = TorchState(state, begins, places, _counters(state, places, begins))
+    frozen = _frozen(model, begins, places, source)
+    names = names_of(kept, frozen)
+    if names is None and frozen:
+        raise InputError(
+            f"{source}: requires_grad=False of {frozen[0]} cannot be kept; call"
+            f" requires_grad_(True), and give `freeze={list(frozen)}`"
+        )
+    text = to_toml(description.model_copy(update={"torch": names}))
+    network = dataclasses.replace(network, text=text)
     own = {field.name: getattr(network, field.name) for field in dataclasses.fields(Network)}
     return TorchNetwork(**own, state=kept)
 
@@ -101,23 +112,50 @@ def _check_packages() -> None:
 
 
 def _check_tensors(torch: Any, model: Any, source: str) -> None:
-    """Check that all parameters are there, and are trained."""
+    """Check that all parameters are there."""
     for key, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise InputError(
                 f"{source}: the parameter {key!r} has no shape yet; call the model once with the"
                 " example"
             )
-        if not parameter.requires_grad:
+
+
+def _frozen(
+    model: Any,
+    begins: Mapping[str, int],
+    places: Mapping[str, Mapping[str, NDArray[np.int32]]],
+    source: str,
+) -> tuple[str, ...]:
+    """Return the layers none of whose parameters needs gradients.
+
+    Raises:
+        InputError: some parameters of a layer need gradients, and some do not.
+    """
+    size = max((begins[key] + own.numel() for key, own in model.named_parameters()), default=0)
+    rests, trains = np.zeros(size, bool), np.zeros(size, bool)
+    for key, parameter in model.named_parameters():
+        own = trains if parameter.requires_grad else rests
+        own[begins[key] : begins[key] + parameter.numel()] = True
+    frozen = []
+    for layer, arrays in places.items():
+        numbers = [own[own < size] for own in arrays.values()]
+        if not any(rests[own].any() for own in numbers):
+            continue
+        if any(trains[own].any() for own in numbers):
+            [key, *_] = [
+                key
+                for key, own in model.named_parameters()
+                if not own.requires_grad
+                and any((places == begins[key]).any() for places in numbers)
+            ]
             raise InputError(
-                f"{source}: the parameter {key!r} has requires_grad=False; here layers are frozen by"
-                f" their names: call requires_grad_(True), and give the layer to `freeze`, such as"
-                f" freeze=[{_layer_name(key)!r}]"
+                f"{source}: the parameter {key!r} has requires_grad=False, but others of layer"
+                f" {layer} train; here a layer, with its normalisation, trains or rests: call"
+                " requires_grad_ for all of them"
             )
-
-
-def _layer_name(key: str) -> str:
-    return key.rpartition(".")[0].replace(".", "_") or key
+        frozen.append(layer)
+    return tuple(frozen)
 
 
 def _shown(shape: Any) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common import InputError, find, format_bytes, name_of, names, read_exact_text, typed
 from .layer import Network
@@ -28,6 +29,28 @@ _OF_ONE_OUTPUT = (
     " softmax and cross-entropy over classes, which is 0 for one of them: a network needs an output"
     " for each class"
 )
+
+
+_CODE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>.*))?", re.IGNORECASE | re.DOTALL)
+
+
+class Code(NamedTuple):
+    """A file, and the function in it, which is empty where none is named."""
+
+    file: pathlib.Path
+    function: str
+
+    @property
+    def blame(self) -> str:
+        """What begins a message."""
+        name = f"{self.file}:{self.function}" if self.function else str(self.file)
+        return f"`network` = {name!r}"
+
+
+def code_of(network: str) -> Code | None:
+    """Return the code that a network's name names; None if it names something else."""
+    named = _CODE.fullmatch(network)
+    return None if named is None else Code(pathlib.Path(named["file"]), (named["function"] or ""))
 
 
 def zoo() -> list[str]:
@@ -72,6 +95,11 @@ def load_network(
         description = validate(
             Description, with_images(with_symbols(network, symbols), images), source
         )
+    elif code := code_of(network):
+        raise InputError(
+            f"{code.blame}: your own code is run by commands that train or plan a network; in Python,"
+            " give its model to `emuchain.from_torch`"
+        )
     else:
         path = find("network", network, _ZOO, (".toml", ONNX))
         source = str(path)
@@ -113,7 +141,12 @@ def network_files(network: str) -> Iterator[pathlib.Path]:
     Raises:
         InputError: no such name or file, or an ONNX file that cannot be read.
     """
-    yield from weights_files(find("network", network, _ZOO, (".toml", ONNX)))
+    code = code_of(network)
+    yield from (
+        weights_files(find("network", network, _ZOO, (".toml", ONNX)))
+        if code is None
+        else [code.file]
+    )
 
 
 def weights_files(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,14 @@ class Operation(abc.ABC):
 
     never_negative: ClassVar[bool] = False
     """Whether all its results are 0 or above."""
+
+    torch_form: ClassVar[Literal["maps", "rows", "last"]] = "maps"
+    """What its module of PyTorch takes: maps (samples, channels, rows, columns), rows of a sequence
+    (samples, rows, channels), or maps with channels last.
+    """
+
+    torch_names: ClassVar[Mapping[str, str]] = {}
+    """Its arrays, with their names in its module where these are others."""
 
     onnx: ClassVar[tuple[str, ...]] = ()
     """The ONNX operators that become this operation."""
@@ -141,9 +149,13 @@ class SfuOperation(Operation):
         keys = [float(key) for key in vars(self).values()]  # in the order of its fields
         return ActivationUnit(self.type, keys, site)
 
-    def torch(self, nn: Any) -> Any:
-        """Return the equivalent module of PyTorch's `torch.nn`, for benchmarks and tests."""
-        raise NotImplementedError(f"there is no module of PyTorch for {self}")
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """Return the equivalent module of PyTorch's `torch.nn`, on a first input of this shape.
+
+        Raises:
+            ValueError: there is none.
+        """
+        raise ValueError(f"{self.type} is no module of PyTorch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,12 +320,22 @@ class LayerOperation(Operation):
 
     @abc.abstractmethod
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
-        """Return the equivalent modules of PyTorch's `torch.nn`, on an input of this shape."""
+        """Return the equivalent modules of PyTorch's `torch.nn`, on an input of this shape.
+
+        Raises:
+            ValueError: there are none.
+        """
+
+    @classmethod
+    def from_torch(cls, arrays: Arrays) -> Arrays:
+        """Return its arrays, by name, from those of its module; they need not have their shapes."""
+        return arrays
 
 
 class RowLayer(LayerOperation):
     """A layer that takes a sequence, one row of one column at a time, in tiles of one multiplier."""
 
+    torch_form = "rows"
     convolves, may_be_off_chip, one_memory = False, False, True
 
     def window(self, shape: Shape) -> Window:

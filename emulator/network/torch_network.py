@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common import read_description
 from .layer import Network
 
 Arrays = Mapping[str, Mapping[str, NDArray[Any]]]
@@ -104,12 +105,11 @@ class TorchNetwork(Network):
         fields = (field.name for field in dataclasses.fields(Network))
         return Network(**{name: getattr(self, name) for name in fields})
 
-    def state_dict(self, weights: Arrays, steps: int) -> dict[str, Any]:
-        """Return the model's state, as its `load_state_dict` takes it, with the weights that a training
-        of `steps` mini-batches made.
-        """
-        frozen = [layer.name for layer in self.layers if layer.frozen]
-        return self.state.with_weights(weights, steps, frozen)
+
+def frozen_names(network: Network) -> tuple[str, ...]:
+    """Return the layers without trained parameters in the model of PyTorch that a network was."""
+    said = read_description(network.text).get("torch") if "torch" in network.text else None
+    return tuple((said or {}).get("frozen", ()))
 
 
 def places_of(arrays: Arrays, offset: int, size: int) -> dict[str, dict[str, NDArray[np.int32]]]:

@@ -11,6 +11,7 @@ from .data import (
     drawn_layers,
     epoch_samples,
     limited,
+    network_for,
     network_of,
     training_data,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "make_pair_plan",
     "make_plan",
     "missing_bytes",
+    "network_for",
     "network_of",
     "off_chip_bytes",
     "on_chip_banks",

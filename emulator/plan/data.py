@@ -21,7 +21,17 @@ from ..common import InputError, plural
 from ..data import Dataset, Reading, describe_data, is_text, load_data, symbol_count
 from ..faults import Faults
 from ..mapping import Slice
-from ..network import Network, Shape, TorchNetwork, load_network, named_layers, with_frozen
+from ..network import (
+    Network,
+    Shape,
+    TorchNetwork,
+    code_of,
+    frozen_names,
+    load_network,
+    named_layers,
+    network_of_code,
+    with_frozen,
+)
 from ..network.operations.normalisation import BatchNorm
 from .plan import ChainPlan, Plan
 from .zero import check_micro_batches
@@ -35,9 +45,13 @@ def network_of(
     time_steps: int | None = None,
     data: str | None = None,
     reading: Reading | None = None,
+    *,
+    sizes: str | None = None,
+    seed: int = 1,
 ) -> Network:
     """Return a network with `time_steps`, if given, and the symbols or images of its data, by
-    default built-in ones.
+    default built-in ones; a model of the user's
+    own code takes samples of these `sizes`, and PyTorch draws its weights by the `seed`.
 
     Raises:
         InputError: there is no such network; it does not take sequences, or is loaded and has other
@@ -51,6 +65,16 @@ def network_of(
                 " `load_network`"
             )
         return network
+    named = os.fspath(network) if isinstance(network, str | os.PathLike) else ""
+    if code := code_of(named):
+        if time_steps is not None:
+            raise InputError(f"`time_steps` = {time_steps}: {named} takes the steps of `input`")
+        return network_of_code(code, sizes, seed)
+    if sizes is not None:
+        raise InputError(
+            f"`input` = {sizes!r}: is for a model of your own code, FILE.py:FUNCTION; other networks"
+            " say their inputs"
+        )
     text, images = (data, None) if data is not None and is_text(data) else (None, data)
     of_text = (lambda: _symbols(text or "text")) if images is None else None
     of_images = (lambda: _images(images or "shapes", reading)) if text is None else None
@@ -59,7 +83,15 @@ def network_of(
 
 def configured_network(config: Config) -> Network:
     """Return the network that a configuration names, as `network_of` does."""
-    return network_of(config.network, config.time_steps, config.data, Reading.of(config))
+    return network_for(config, config.network)
+
+
+def network_for(
+    config: Config, network: str | os.PathLike[str] | Mapping[str, Any] | Network
+) -> Network:
+    """Return a network under a configuration, as `network_of` does."""
+    keys: dict[str, Any] = {"sizes": config.input, "seed": config.seed}
+    return network_of(network, config.time_steps, config.data, Reading.of(config), **keys)
 
 
 def cluster_of(config: Config, what_if: Mapping[str, object] | None = None) -> Cluster:
@@ -302,7 +334,7 @@ def tuned(config: Config, network: Network) -> Network:
             raise InputError(
                 f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none"
             )
-    return with_frozen(network, config.freeze)
+    return with_frozen(network, config.freeze or frozen_names(network))
 
 
 def drawn_layers(config: Config, network: Network) -> frozenset[str]:

@@ -17,7 +17,6 @@ from ...kernels.optimizers import optimizer_kind
 from ..cluster import Cluster
 from ..common import InputError
 from ..config import check_updates
-from ..data import Reading
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, Mapping, TiedWeights
 from ..network import Network
@@ -39,7 +38,7 @@ from .chain import (
     warm_ups_of,
 )
 from .cuts import Settled, TriedCuts
-from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of, network_of, tuned
+from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of, network_for, tuned
 from .layout import place_on_chip
 from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
@@ -129,9 +128,7 @@ def _make_chain(
     profile: pathlib.Path | None,
 ) -> ChainPlan:
     """Return the plan of a chain; see `make_plan`."""
-    network = network_of(
-        network or config.network, config.time_steps, config.data, Reading.of(config)
-    )
+    network = network_for(config, network or config.network)
     network = tuned(config, network.with_rows_at_once(config.rows_at_once))
     check_memory(config, network)
     check_loss(config, network)

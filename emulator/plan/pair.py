@@ -10,7 +10,6 @@ from ...kernels.optimizers import optimizer_kind
 from ..cluster import Cluster
 from ..common import InputError, format_time_ps, html_table, number, percent, plural
 from ..config import check_updates
-from ..data import Reading
 from ..mapping import Mapping, Slice, cut_channels
 from ..network import Network
 from ..schedule import EpochShape, Offload, Schedule
@@ -28,7 +27,7 @@ from ..timing.pair import (
     times_as_json,
     workload_of,
 )
-from .data import check_loss, cluster_of, epoch_samples, faults_of, network_of, tuned
+from .data import check_loss, cluster_of, epoch_samples, faults_of, network_for, tuned
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -81,9 +80,7 @@ def make_pair_plan(
         )
     states = len(optimizer_kind(config.optimizer).states)
     pair = dataclasses.replace(pair_of(cluster, kind, config.devices), states=states)
-    network = network_of(
-        network or config.network, config.time_steps, config.data, Reading.of(config)
-    )
+    network = network_for(config, network or config.network)
     network = tuned(config, network)
     check_loss(config, network)
     workload = workload_of(network, config.batch).padded(config.padding)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...config import Config
     from ...run import Runs
 
-_OF_NETWORKS = {"layers", "input"}
+_OF_NETWORKS = {"layers"}
 """Keys that a network's description has, and that no configuration has."""
 
 
@@ -48,11 +48,11 @@ def subject_of(word: str | None) -> Subject:
         InputError: it names none of these, or is a file that cannot be read.
     """
     from ...common import read_toml
-    from ...network import zoo
+    from ...network import code_of, zoo
 
     if word is None:
         return Subject()
-    if word in zoo() or word.lower().endswith(".onnx"):
+    if word in zoo() or word.lower().endswith(".onnx") or code_of(word):
         return Subject(network=word)
     path = pathlib.Path(word)
     if not (word.lower().endswith(".toml") or os.path.isfile(word)):

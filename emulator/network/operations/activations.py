@@ -57,7 +57,7 @@ class Relu(Rectifier):
     onnx = ("Relu", "Max")
     never_negative = True
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.ReLU(inplace=True)
 
@@ -89,7 +89,7 @@ class Gelu(ElementWise):
     of_value = Arithmetic(10, 1, 1)
     onnx = ("Gelu",)
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.GELU(approximate="tanh" if self.tanh else "none")
 
@@ -132,7 +132,7 @@ class LeakyRelu(ElementWise):
         """2 / (1 + slope^2) (He et al., 2015, equation 15)."""
         return 2 / (1 + self.slope**2)
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.LeakyReLU(self.slope)
 
@@ -158,7 +158,7 @@ class Relu6(Rectifier):
     onnx = ("Clip", "Min")
     never_negative = True
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.ReLU6()
 
@@ -230,7 +230,7 @@ class Sigmoid(ElementWise):
     onnx = ("Sigmoid",)
     never_negative = True
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.Sigmoid()
 
@@ -243,7 +243,7 @@ class HardSigmoid(ElementWise):
     onnx = ("HardSigmoid",)
     never_negative = True
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.Hardsigmoid()
 
@@ -276,7 +276,7 @@ class Silu(Rectifier):
     of_value = Arithmetic(5, 1, 1)  # 1 + exp(-x), x y; back: y (1 + x (1 - y)) dy
     onnx = ("Mul", "Swish")
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.SiLU()
 
@@ -333,7 +333,7 @@ class HardSwish(Rectifier):
     type = "hard-swish"
     onnx = ("HardSwish",)
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.Hardswish()
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Gt, Le
@@ -40,6 +40,12 @@ class BatchNorm(SfuOperation):
     by_channel = True
     keeps_map = True
     type = "batch-norm"
+    torch_names: ClassVar[Mapping[str, str]] = {
+        "scale": "weight",
+        "shift": "bias",
+        "mean": "running_mean",
+        "variance": "running_var",
+    }
     # Sums of x and of its square, normal and result; back: dx and two gradients. Roots are once a mini-batch.
     of_value = Arithmetic(7)
     onnx = ("BatchNormalization",)
@@ -52,11 +58,9 @@ class BatchNorm(SfuOperation):
         """See `SfuOperation`; each channel has a scale and a shift."""
         return 2 * made[0]
 
-    def torch(self, nn: Any) -> Any:
-        """See `SfuOperation`; it knows its channels after its first use, and normalises by each
-        mini-batch.
-        """
-        return nn.LazyBatchNorm2d(self.epsilon, self.momentum)
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`; in training it normalises by each mini-batch."""
+        return nn.BatchNorm2d(shape[0], self.epsilon, self.momentum)
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -187,7 +191,7 @@ class Lrn(SfuOperation):
         """See `Operation`."""
         return inputs[0]
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.LocalResponseNorm(self.size, self.alpha, self.beta, self.k)
 
@@ -260,7 +264,7 @@ class Dropout(ElementWise):
     type = "dropout"
     onnx = ("Dropout",)
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.Dropout(self.rate)
 

@@ -111,7 +111,7 @@ class MaxPool(_Pool):
                 " smaller pools in a row"
             )
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.MaxPool2d(self.kernel, self.step, self.pad)
 
@@ -160,7 +160,7 @@ class AveragePool(_Pool):
     type = "average-pool"
     onnx = ("AveragePool",)
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.AvgPool2d(
             self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad

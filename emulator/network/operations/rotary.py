@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,33 @@ class Rotary(RowOperation):
     interleaved: bool = False
 
     type = "rotary"
+    torch_form = "rows"
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        interleaved, (parts, rotated), size = self.interleaved, self.parts, self.size(shape)
+        # Of a row, the same for all groups and parts.
+        tables = [table[:, None, None] for table in turns(shape[1], size, self.base)]
+
+        class Turned(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                for name, table in zip(("cosines", "sines"), tables, strict=True):
+                    self.register_buffer(name, torch.from_numpy(table.copy()), persistent=False)
+
+            def forward(self, x: Any) -> Any:
+                whole = x.unflatten(2, (-1, parts, size))
+                turned = whole[:, :, :, :rotated]
+                # Pairs on an axis of their own: (i, i + size / 2), or (2 i, 2 i + 1).
+                axis, sizes = (-1, (-1, 2)) if interleaved else (-2, (2, -1))
+                a, b = turned.unflatten(-1, sizes).unbind(axis)
+                pairs = a * self.cosines - b * self.sines, b * self.cosines + a * self.sines
+                made = torch.stack(pairs, axis).flatten(-2)
+                return torch.cat([made, whole[:, :, :, rotated:]], 3).flatten(2)
+
+        return Turned()
 
     @property
     def groups(self) -> int:

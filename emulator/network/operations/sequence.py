@@ -33,7 +33,7 @@ class Sequence(SfuOperation):
         [(channels, rows, columns)] = inputs
         return channels * columns, rows, 1
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`; maps become (samples, steps, values)."""
 
         class Rows(nn.Module):
@@ -94,6 +94,7 @@ class OneStep(SfuOperation):
     """One row of a sequence: that at a `place`, as Python counts."""
 
     by_channel = True
+    torch_form = "rows"
     place: ClassVar[int]
     row: ClassVar[str] = "step"
 
@@ -167,7 +168,7 @@ class LastStep(OneStep):
     type = "last-step"
     place = -1
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`; takes (samples, steps, values)."""
 
         class Last(nn.Module):
@@ -252,6 +253,11 @@ class Embedding(RowLayer):
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
         """See `Operation`; they are (symbols, features)."""
+        return cls.from_torch(arrays)
+
+    @classmethod
+    def from_torch(cls, arrays: Arrays) -> Arrays:
+        """See `LayerOperation`; they are (symbols, features)."""
         return {"weight": arrays["weight"].T}
 
     def to_onnx(self, out: Export) -> None:

@@ -26,7 +26,17 @@ from ...common import PositiveFinite
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
-from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+from ..unit import (
+    NORMAL_DEVIATION,
+    Data,
+    Inputs,
+    Made,
+    Site,
+    State,
+    Training,
+    Unit,
+    Weights,
+)
 from .sequence import OneStep, sequence_shape
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ class _RowNorm(RowOperation):
     """
 
     onnx_arrays: ClassVar[tuple[str, ...]]
+    torch_form, torch_names = "last", {"scale": "weight", "shift": "bias"}
     keeps_map = True
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
@@ -108,6 +119,10 @@ class LayerNorm(_RowNorm):
     of_value = Arithmetic(10)  # two sums, normal, result; back: two sums, dx by two, two gradients
     onnx, onnx_arrays = ("LayerNormalization",), ("scale", "shift")
 
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.LayerNorm(shape[0], self.epsilon)
+
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
         """See `Operation`; the node may have no shift."""
@@ -138,6 +153,10 @@ class RmsNorm(_RowNorm):
     type = "rms-norm"
     of_value = Arithmetic(7)  # a sum, normal, result; back: a sum, dx by two, a gradient
     onnx, onnx_arrays = ("RMSNormalization",), ("scale",)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.RMSNorm(shape[0], self.epsilon)
 
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`; each channel has a scale."""
@@ -220,6 +239,22 @@ class Positions(RowOperation):
     """A learnt value for each row and channel, added."""
 
     type = "positions"
+    torch_form = "rows"
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        class Positions(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                all_rows = NORMAL_DEVIATION * torch.randn(shape[1], shape[0])
+                self.positions = nn.Parameter(all_rows)
+
+            def forward(self, x: Any) -> Any:
+                return x + self.positions
+
+        return Positions()
 
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`."""
@@ -284,6 +319,27 @@ class Tokens(SfuOperation):
     class_token: bool = False
 
     type = "tokens"
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`; maps become (samples, tokens, values)."""
+        import torch
+
+        with_token = self.class_token
+
+        class Tokens(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                if with_token:
+                    row = NORMAL_DEVIATION * torch.randn(1, 1, shape[0])
+                    self.class_token = nn.Parameter(row)
+
+            def forward(self, x: Any) -> Any:
+                rows = x.flatten(2).transpose(1, 2)
+                if not with_token:
+                    return rows
+                return torch.cat([self.class_token.expand(len(x), -1, -1), rows], 1)
+
+        return Tokens()
 
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
@@ -383,7 +439,7 @@ class FirstStep(OneStep):
     type = "first-step"
     place, row = 0, "token"
 
-    def torch(self, nn: Any) -> Any:
+    def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`; takes (samples, steps, values)."""
 
         class First(nn.Module):

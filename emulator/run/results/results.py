@@ -18,9 +18,25 @@ from typing import Any
 
 import numpy as np
 
-from ...common import InputError, Mean, format_time_ps, html_table, plain, plural, system_name
+from ...common import (
+    InputError,
+    Mean,
+    format_time_ps,
+    html_table,
+    plain,
+    plural,
+    read_description,
+    system_name,
+)
 from ...data import NgramBits, is_text
-from ...network import TorchNetwork
+from ...network import (
+    Network,
+    TorchNetwork,
+    load_network,
+    network_module,
+    rested_layers,
+    trained_state,
+)
 from ...plan import Plan, data_of
 from ...schedule import EditedKind
 from .history import ROW, History
@@ -87,22 +103,48 @@ class Results:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights after the last epoch as tensors of PyTorch, by its names, for the model
-        that was given to `emuchain.from_torch`: `model.load_state_dict(run.state_dict())`.
+        that was given to `emuchain.from_torch`: `model.load_state_dict(run.state_dict())`. Of a
+        network that was no model, names are those of `to_torch`.
 
         Ties, shapes and types are the model's; what no layer trains is as it was.
 
         Raises:
-            InputError: the network of the run was no model of PyTorch, or there are no weights.
+            InputError: there are no weights, PyTorch is not installed, or it has no module for an
+                operation.
         """
-        if self.model is None:
-            raise InputError(
-                f"state_dict: the network {self.config['network']} of this run was not made by"
-                " `emuchain.from_torch` in this process; `emuchain.export` writes weights by layer"
-            )
-        if not self.weights:
-            raise InputError("state_dict: no epoch is finished, so there are no trained weights")
+        network = self._trained_network("state_dict")
         batches = -(-int(self.config["samples"]) // int(self.config["batch"]))
-        return self.model.state_dict(self.weights, self.epochs * batches)
+        frozen = rested_layers(network, self.config.get("freeze"))
+        return trained_state(network, self.weights, self.epochs * batches, frozen, "state_dict")
+
+    def to_torch(self) -> Any:
+        """Return a `torch.nn.Module` with the weights after the last epoch, in `eval()`, which
+        computes the logits that `emuchain.predict` does.
+
+        It takes images (samples, channels, rows, columns), sequences (samples, steps, values) or
+        symbols (samples, steps). Its modules are called as the layers.
+
+        Raises:
+            InputError: there are no weights, PyTorch is not installed, or it has no module for an
+                operation.
+        """
+        return network_module(self._trained_network("to_torch"), self.weights, "to_torch")
+
+    def _trained_network(self, blame: str) -> Network:
+        """Return the network that was trained.
+
+        Raises:
+            InputError: there are no trained weights, or the file is damaged.
+        """
+        if not self.weights:
+            raise InputError(f"{blame}: no epoch is finished, so there are no trained weights")
+        if self.model is not None:
+            return self.model
+        try:
+            return load_network(read_description(self.descriptions["network.toml"]))
+        except (KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{blame}: results that are damaged: {reason}") from None
 
     @property
     def epochs(self) -> int:

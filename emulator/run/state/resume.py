@@ -274,6 +274,7 @@ def _settings(plan: Plan, data: Dataset) -> dict[str, Any]:
         "mapping": plan.mapping_text,
         "faults": plan.faults_text,
         "data": _fingerprint(data),
+        "samples": data.n_train,
         **({"schedule": kind.text} if isinstance(kind, EditedKind) else {}),
     }
 

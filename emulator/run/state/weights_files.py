@@ -21,6 +21,7 @@ from ...common import (
     HDF5_HEAD,
     ONNX,
     SAFETENSORS,
+    TORCH,
     FileKind,
     InputError,
     WholeFile,
@@ -34,9 +35,19 @@ from ...common import (
 from ...config import settings_config
 from ...device import MASTER, array_shapes, named_weights
 from ...faults import Faults, described_faults
-from ...network import Layer, Network, load_network, onnx_image, onnx_weights
+from ...network import (
+    Layer,
+    Network,
+    load_network,
+    onnx_image,
+    onnx_weights,
+    rested_layers,
+    trained_state,
+    weights_by_names,
+)
 from ..results import Results, Weights, read_results
 from .checkpoint_file import CheckpointReader
+from .torch_files import TORCH_ENDINGS, read_torch, torch_image
 
 
 def fitted(given: Weights, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
@@ -212,7 +223,7 @@ def _library(blame: str) -> tuple[Any, type[Exception]]:
 
 _RUNS = "a results file (.h5) or a checkpoint (.ckpt)"
 _NO_RUN = "neither a results file (.h5) nor a checkpoint (.ckpt)"
-_KINDS = "a results file (.h5), a checkpoint (.ckpt), .safetensors or .onnx"
+_KINDS = "a results file (.h5), a checkpoint (.ckpt), .safetensors, .onnx or .pt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +231,7 @@ class RunWeights:
     """The weights of a run, with what it trained and how: the keys of its configuration, and its
     network.
 
-    It had trained `epochs`, and `steps` mini-batches of the next one.
+    It had trained `epochs` of `epoch_steps` mini-batches, and `steps` of the next one.
     """
 
     weights: Weights
@@ -228,6 +239,7 @@ class RunWeights:
     network: Network
     epochs: int
     steps: int = 0
+    epoch_steps: int = 0
 
 
 def read_weights(path: str, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
@@ -246,7 +258,11 @@ def read_weights(path: str, network: Network, blame: str, drawn: Collection[str]
         run = _of_checkpoint(path, blame, masters=True)
         return _with_one_table(run.weights, network, blame, drawn)
     if kind == SAFETENSORS or path.lower().endswith(".safetensors"):
-        return _with_one_table(read_safetensors(path, blame), network, blame, drawn)
+        return _with_one_table(_of_safetensors(path, network, blame), network, blame, drawn)
+    if kind == TORCH or path.lower().endswith(TORCH_ENDINGS):
+        shapes = {layer.name: array_shapes(layer) for layer in network.layers}
+        given = weights_by_names(read_torch(path, blame), network, shapes, blame)
+        return _with_one_table(given, network, blame, drawn)
     if kind == ONNX or path.lower().endswith(".onnx"):
         return _with_one_table(_of_onnx(path, blame), network, blame, drawn)
     raise unlike(kind, path, blame, f"not {_KINDS}")
@@ -265,6 +281,23 @@ def read_run_weights(path: str) -> RunWeights:
         raise unlike(kind, path, path, _NO_RUN)
     run = _of_checkpoint(path, path)
     return dataclasses.replace(run, weights=fitted(run.weights, run.network, path))
+
+
+def _of_safetensors(path: str, network: Network, blame: str) -> Weights:
+    """Return the weights of a file by layer and name, or by the names of the network's model of
+    PyTorch.
+    """
+    by_layer = read_safetensors(path, blame)
+    layers = {layer.name for layer in network.layers}
+    if "torch" not in network.text or layers & by_layer.keys() == by_layer.keys():
+        return by_layer
+    given = {
+        f"{path}.{name}" if path else name: array
+        for path, own in by_layer.items()
+        for name, array in own.items()
+    }
+    shapes = {layer.name: array_shapes(layer) for layer in network.layers}
+    return weights_by_names(given, network, shapes, blame)
 
 
 def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
@@ -305,7 +338,8 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
     fits = fitted(results.weights, network, blame)
     if network.heads and not _faults_of(results, blame).flipping("weights"):
         check_tied(network, lambda layer: fits[layer.name]["weight"], blame)
-    return RunWeights(fits, keys, network, results.epochs)
+    batches = -(-int(keys["samples"]) // int(keys["batch"]))
+    return RunWeights(fits, keys, network, results.epochs, epoch_steps=batches)
 
 
 def _faults_of(results: Results, blame: str) -> Faults:
@@ -350,7 +384,9 @@ def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeight
                 name: reader.of_layer(layer, 0, name, "value", shape)
                 for name, shape in others.items()
             }
-        return RunWeights(weights, config.model_dump(), network, epochs, steps)
+        samples = int(reader.text.get("samples") or config.samples or 0)
+        batches = -(-samples // config.batch)
+        return RunWeights(weights, config.model_dump(), network, epochs, steps, batches)
 
 
 def _is_cut(name: str) -> bool:
@@ -358,22 +394,33 @@ def _is_cut(name: str) -> bool:
     return name == "weight" or name.endswith(("_l0", "_l0_reverse"))
 
 
-_IMAGES = {".safetensors": safetensors_image, ".onnx": onnx_image}
+_IMAGES = {
+    ".safetensors": safetensors_image,
+    ".onnx": onnx_image,
+    **dict.fromkeys(TORCH_ENDINGS, torch_image),
+}
 
 
 class WeightsFile:
-    """A file for weights, which this process alone writes from now on.
+    """A file for weights, which this process alone writes from now on; `as_torch`, whatever its name
+    ends in, with a state_dict of PyTorch.
 
     Raises:
         InputError: its name has another ending, or it cannot be written.
     """
 
-    def __init__(self, out: str | os.PathLike[str]) -> None:
+    def __init__(self, out: str | os.PathLike[str], *, as_torch: bool = False) -> None:
         self._blame = f"`out` = {os.fspath(out)!r}"
-        image = next(
+        image: Any = next(
             (make for ending, make in _IMAGES.items() if os.fspath(out).lower().endswith(ending)),
             None,
         )
+        if as_torch:
+            if image not in (None, torch_image):
+                raise InputError(
+                    f"{self._blame}: a state_dict of PyTorch goes into a file such as weights.pt"
+                )
+            image = torch_image
         if image is None:
             raise InputError(f"{self._blame}: its name should end in {' or '.join(_IMAGES)}")
         self._image = image
@@ -394,6 +441,17 @@ class WeightsFile:
         """
         if self._image is onnx_image:  # where they have one table
             check_tied(run.network, lambda layer: run.weights[layer.name]["weight"], self._blame)
-        content = self._image(run.weights, run.network, self._blame)
+        state = self._state(run) if self._image is torch_image else None
+        content = (
+            self._image(run.weights, run.network, self._blame)
+            if state is None
+            else torch_image(state)
+        )
         self._file.write(content)
         return len(content)
+
+    def _state(self, run: RunWeights) -> dict[str, Any]:
+        """Return the weights of a run by PyTorch's names."""
+        steps = run.epochs * run.epoch_steps + run.steps
+        rested = rested_layers(run.network, run.settings.get("freeze"))
+        return trained_state(run.network, run.weights, steps, rested, self._blame)

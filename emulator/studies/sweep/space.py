@@ -184,11 +184,13 @@ class _Networks:
         return self._found[place]
 
     def _made(self, value: Any, time_steps: int | None) -> Network:
-        reading = {field.name for field in dataclasses.fields(Reading)}
+        reading = {*(field.name for field in dataclasses.fields(Reading)), "input", "seed"}
         config = settings_config(
             {key: given for key, given in self._settings.items() if key in reading}
         )
-        return network_of(value, time_steps, self._settings.get("data"), Reading.of(config))
+        keys: dict[str, Any] = {"sizes": config.input, "seed": config.seed}
+        data = self._settings.get("data")
+        return network_of(value, time_steps, data, Reading.of(config), **keys)
 
 
 class _Clusters:

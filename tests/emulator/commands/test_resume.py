@@ -153,8 +153,8 @@ def test_bad_input(
 CHECKPOINT = "but a checkpoint of emuchain; `emuchain train --resume run.ckpt` resumes from it"
 RESULTS = "but a results file of emuchain; `emuchain show run.h5` prints it"
 TORCH = (
-    "but a file of torch.save; pickles may run code, and emuchain reads none: write its weights by"
-    " `safetensors."
+    "but a file of torch.save; `emuchain train NETWORK --init model.pt` begins with the weights of a"
+    " state_dict"
 )
 
 
@@ -173,9 +173,8 @@ TORCH = (
         ),
         (
             ["train", "--init", "model.pt"],
-            "`init` = 'model.pt': not a results file (.h5), a checkpoint (.ckpt)",
+            "`init` = 'model.pt': quick-cifar has no tensor 'weight'",
         ),
-        (["train", "--init", "model.pt"], TORCH),
         (
             ["train", "--resume", "model.pt"],
             f"`resume` = 'model.pt': not a readable checkpoint, {TORCH}",

@@ -96,5 +96,5 @@ def test_onnx(tmp_path: Path, alpha: float | None) -> None:
 def test_pytorch_computes_the_same(small_cifar: Path) -> None:
     torch = pytest.importorskip("torch")
     step = load_network(network({"type": "leaky-relu", "slope": 0.1})).layers[0].sfu[0]
-    module = step.operation.torch(torch.nn)
+    module = step.operation.torch(torch.nn, step.input)
     assert module(torch.tensor([-1.0, 2.0])).tolist() == pytest.approx([-0.1, 2.0])

@@ -88,7 +88,7 @@ def test_pytorch_takes_the_same_step(small_cifar: Path) -> None:
             if made[-1].bias is not None:
                 made[-1].bias.zero_()
         learnt[layer.name] = made[-1].weight
-        modules += [*made, *(step.operation.torch(torch.nn) for step in layer.sfu)]
+        modules += [*made, *(step.operation.torch(torch.nn, step.input) for step in layer.sfu)]
     data = load_data(str(small_cifar)).first(12)
     images = torch.from_numpy(data.normalisation().apply(data.train_images))
     loss = torch.nn.functional.cross_entropy(

@@ -164,10 +164,47 @@ def test_given_weights_come_before_those_of_the_model(tmp_path: Path) -> None:
     assert not torch.equal(anew["9.weight"], model[9].weight)
 
 
-def test_results_of_others_have_no_state(tmp_path: Path, one_line: Any) -> None:
-    case, data = CASES["cnn"], CASES["cnn"].data(BATCH)
+def test_files_have_the_names_of_the_model(tmp_path: Path) -> None:
+    """Results, a checkpoint, and what is exported of them: the state of results in memory."""
+    case, data = CASES["cnn"], CASES["cnn"].data(2 * BATCH)
     network = emuchain.from_torch(case.model(), case.example())
-    emuchain.train(network, data=data, out=tmp_path / "run.h5", **SETTINGS)
-    with pytest.raises(InputError, match=r"was not made by `emuchain.from_torch`") as error:
-        emuchain.results(tmp_path / "run.h5").state_dict()
+    files = {"out": tmp_path / "run.h5", "checkpoint": tmp_path / "run.ckpt"}
+    state = emuchain.train(network, data=data, **files, **SETTINGS).state_dict()
+    assert state["1.num_batches_tracked"] == 2
+    states = [emuchain.results(files["out"]).state_dict()]
+    for file in files.values():
+        emuchain.export(file, tmp_path / "w.pt")
+        states.append(torch.load(tmp_path / "w.pt", weights_only=True))
+    for other in states:
+        assert list(other) == list(state)
+        assert all(torch.equal(other[key], state[key]) for key in state)
+    nothing = {**SETTINGS, "learning_rate": 1e-30, "weight_decay": 0}
+    again = emuchain.train(network, data=data, init=tmp_path / "w.pt", **nothing).state_dict()
+    assert torch.equal(again["0.weight"], state["0.weight"])
+
+
+def test_layers_without_gradients_are_frozen(tmp_path: Path) -> None:
+    """In memory, and where a checkpoint goes on."""
+    case, data = CASES["cnn"], CASES["cnn"].data(2 * BATCH)
+    model = case.model()
+    model[0].requires_grad_(False)
+    model[1].requires_grad_(False)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    network, path = emuchain.from_torch(model, case.example()), tmp_path / "run.ckpt"
+    state = emuchain.train(network, data=data, checkpoint=path, **SETTINGS).state_dict()
+    later = emuchain.train(data=data, resume=path, epochs=2).state_dict()
+    for made in (state, later):
+        same = {key for key in made if torch.equal(made[key], before[key])}
+        assert same == {key for key in made if key.startswith(("0.", "1."))}
+    assert not torch.equal(state["4.weight"], later["4.weight"])
+
+
+def test_a_tied_pair_that_differs_is_refused(tmp_path: Path, one_line: Any) -> None:
+    case, data = CASES["tied"], CASES["tied"].data(BATCH)
+    model = case.model()
+    network = emuchain.from_torch(model, case.example())
+    state = model.state_dict()
+    torch.save({**state, "head.weight": state["head.weight"] + 1}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=r"are one tensor in Tied, but differ in") as error:
+        emuchain.train(network, data=data, init=tmp_path / "w.pt", **SETTINGS)
     assert one_line(error)

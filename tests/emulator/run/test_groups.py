@@ -182,7 +182,7 @@ def test_pytorch_takes_the_same_step(
             xs = [held[tensor.number] for tensor in step.reads]
             joined = {"add": sum, "concat": lambda xs: torch.cat(xs, 1)}.get(step.operation.type)
             held[step.makes.number] = (
-                joined(xs) if joined else step.operation.torch(torch.nn)(xs[0])
+                joined(xs) if joined else step.operation.torch(torch.nn, step.input)(xs[0])
             )
     logits = held[layers[-1].makes.number].flatten(1)
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(data.train_labels))
