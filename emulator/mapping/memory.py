@@ -430,8 +430,9 @@ def memory_streams(
         else:
             passes = -(-rows // part.layer.rows_at_once) if each_row else 1
             turned = turned_lines(part, off_chip.channels, storage)
-            is_turned = phase is Phase.EB and turned is not None
-            lines = turned if is_turned else lines_of_weights(part, off_chip.channels, storage)
+            lines = lines_of_weights(part, off_chip.channels, storage)
+            if phase is Phase.EB and turned is not None:
+                lines = turned
             parameters = lines.bytes_in(number)
         times = 2 if phase is Phase.PG else 1  # gradients are read and written
         return MemoryStream(phase, rows, times * passes * parameters + more)

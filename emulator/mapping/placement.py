@@ -256,7 +256,7 @@ def _moved(
         if left >= 0:
             break
         channels = held.channels - off.channels
-        if off.activations or not channels or stays(held.part):
+        if off.activations or not channels or stays(held.part, held.weights.storage):
             continue
         before = held.weights.of_channels(channels)
         kept = held.weights.most_channels(channels, max(0, before + left))

@@ -61,6 +61,10 @@ class WeightBanks(NamedTuple):
     part: Slice | None = None
     storage: Storage = SINGLE_STORAGE
     shares: tuple[int, ...] = (1, 1)
+    by_blocks: tuple[int, int, int] | None = None
+    """Where blocks lie across channels that have memories of their own: banks of a channel, banks of the
+    scales of a block, and its channels.
+    """
 
     @classmethod
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
@@ -73,10 +77,19 @@ class WeightBanks(NamedTuple):
         words_in_bank = tuple(number.values_in(BANK_BYTES) for number in arrays)
         blocks = any(number.block for number in arrays)
         deepens = part.layer.operation.one_memory or part.cut is Cut.OCP
-        return cls(count, words, deepens, words_in_bank, part if blocks else None, storage, shares)
+        of_part = part if blocks else None
+        banks = cls(count, words, deepens, words_in_bank, of_part, storage, shares)
+        sizes = {number.block for number in arrays if number.block}
+        if not own.lies_across or deepens or len(sizes) > 1 or min(sizes) == 1:
+            return banks
+        one, two = banks.of_channels(1), banks.of_channels(2)
+        return banks._replace(by_blocks=(two - one, 2 * one - two, *sizes))
 
     def of_channels(self, channels: int) -> int:
         """Return the banks of a number of channels."""
+        if self.by_blocks is not None:
+            of_channel, of_scales, size = self.by_blocks
+            return channels * of_channel + -(-channels // size) * of_scales
         if self.part is not None:
             arrays = parameter_memories(self.part, channels, storage_of(self.part, self.storage))
             return sum(array.banks for array in arrays)

@@ -46,6 +46,8 @@ MAPPINGS: list[Table] = [
     {"devices": 12, "micro_batch": 1},
     {"devices": 5, "schedule": "gpipe", "micro_batch": 2},
     {"devices": 2, "schedule": "1f1b-as"},
+    {"devices": 2, "schedule": "interleaved", "chunks": 2},
+    {"devices": 3, "schedule": "zero-bubble"},
 ]
 
 
