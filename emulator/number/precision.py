@@ -532,7 +532,7 @@ def _loss_scale(value: object) -> tuple[int, int]:
         return int(value), 0
     raise ValueError(
         f"loss_scale = {value!r}: should be a power of two, 1 to {MOST_LOSS_SCALE}, or 'dynamic',"
-        " 'dynamic:every=2000,first=65536'"
+        " also as 'dynamic:every=2000,first=65536'"
     )
 
 
