@@ -355,7 +355,7 @@ class OffloadedSlice(RecurrentSlice):
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
     ) -> Data:
         """See `SliceNumerics`."""
-        rows = self._keep(span, x, training.lengths)
+        rows = self._keep(span, x, training.lengths, training.samples)
         for place, weights in enumerate(self._directions):
             if self._inputs_too:
                 self._give(Content.INPUT_WEIGHTS, place, span, version)
@@ -373,7 +373,7 @@ class OffloadedSlice(RecurrentSlice):
 
     async def recur(self, span: SampleSpan, dy: Data, version: int) -> None:
         """See `SliceNumerics`; keeps what PG needs."""
-        [lengths] = self._lengths.read(span)
+        lengths, _ = self._lengths.read(span)
         for place, own in enumerate(np.split(dy[:, :, 0], len(self._directions), axis=2)):
             self._give(Content.TURNED_WEIGHTS, place, span, version)
             self._send(Content.OUTPUT_ERRORS, place, span, own)

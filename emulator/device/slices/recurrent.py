@@ -226,8 +226,9 @@ class RecurrentSlice(SliceNumerics):
         if self._formats is None:
             return False
         operation, grid = operation_of(self.part.layer), self._formats.precision.activations.grid
-        is_one = operation.directions == 1 or not isinstance(grid, BlockGrid)
-        return is_one or operation.hidden % grid.size == 0
+        if operation.directions == 1 or not isinstance(grid, BlockGrid):
+            return True
+        return operation.hidden % grid.size == 0
 
     def _keep(self, span: SampleSpan, x: Data, lengths: Lengths | None, numbers: Numbers) -> Data:
         """Keep the inputs (samples, steps, 1, values), and the lengths and numbers of samples, for
