@@ -71,13 +71,28 @@ def test_rows_with_a_scale_are_rounded_whole() -> None:
     }
 
 
-@pytest.mark.parametrize(("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
+@pytest.mark.parametrize(
+    ("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4), ("dot:8", 4)]
+)
 def test_sums_on_links_have_the_format_of_accumulators(accumulate: str, size: int) -> None:
     rows = row_bytes(
         cut_in(load_network("quick-cifar"), 1, 10), precision_of(f"mxfp8 accumulate={accumulate}")
     )
     assert rows[DataPath.PARTIAL_ACTIVATIONS] == size * 64 * 16
     assert rows[DataPath.INPUT_ERRORS] == size * 22 * 16
+
+
+def test_cut_between_blocks_by_hand() -> None:
+    """conv3 takes 64 channels of 8 columns, and makes 128. At a multiple of 32 channels no block is
+    open: errors of inputs have one byte each, and a scale for 32.
+    """
+    precision = precision_of("mxint8 accumulate=dot:32")
+    assert row_bytes(cut_in(load_network("quick-cifar"), 2, 32), precision) == {
+        DataPath.ACTIVATIONS: 32 * 8 + 8,
+        DataPath.PARTIAL_ACTIVATIONS: 4 * 128 * 8,
+        DataPath.OUTPUT_ERRORS: 128 * 8 + 4 * 8,
+        DataPath.INPUT_ERRORS: 32 * 8 + 8,
+    }
 
 
 def test_errors_that_several_operations_add_to_are_wide() -> None:
