@@ -115,12 +115,16 @@ def reasons() -> dict[str, str]:
     return dict(re.findall(r"^- \*\*([a-z])\*\*, `` (.*?) ``:", text_of("docs/numbers.md"), re.M))
 
 
-def said(feature: str, form: str) -> str | None:
-    """Return what training says; None if it runs."""
+def keys_of(feature: str, form: str) -> Table:
+    """Return the keys of a run."""
     keys = {key: value for key, value in FEATURES[feature].items() if value is not None}
-    keys = {"schedule": "sync", **keys, "precision": form, "progress": "none"}
+    return {"schedule": "sync", **keys, "precision": form}
+
+
+def said(feature: str, form: str, door: Any = emuchain.train, **more: Any) -> str | None:
+    """Return what training, or another function, says; None if it runs."""
     try:
-        emuchain.train(**keys)
+        door(**keys_of(feature, form), **more)
     except InputError as error:
         return str(error)
     return None
@@ -136,8 +140,29 @@ def test_the_table_has_each_pair() -> None:
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_pair(feature: str, form: str) -> None:
     formats, features = table()
-    cell, error = features[feature][formats.index(form)], said(feature, form)
+    cell, error = features[feature][formats.index(form)], said(feature, form, progress="none")
     if cell == "yes":
         assert error is None
     else:
         assert error is not None and reasons()[cell] in error
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("engines", ["split", "turns"])
+@pytest.mark.parametrize("feature", ["LSTM", "`vocabulary_parallel`", "shortcuts"])
+def test_all_doors_say_the_same(feature: str, engines: str, form: str) -> None:
+    """Whether boards take actions as a whole, or numbers are computed, makes no difference."""
+    _, features = table()
+    keys = {"schedule": "gpipe", "micro_batch": 2} if engines == "turns" else {}
+    runs = {**FEATURES[feature], **keys, "engines": engines}
+    errors = []
+    for door in (emuchain.plan, emuchain.simulate, emuchain.train):
+        more = {"progress": "none"} if door is emuchain.train else {}
+        try:
+            door(**{"schedule": "sync", **runs, "precision": form}, **more)
+            errors.append(None)
+        except InputError as error:
+            errors.append(str(error))
+    assert len({*errors}) == 1
+    cell = features[feature][FORMATS.index(form)]
+    assert (errors[0] is None) == (cell == "yes")
