@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.common import InputError
+from emuchain.emulator.common import InputError, toml_value
 from emuchain.emulator.mapping.memory import slice_memory
 from emuchain.emulator.run import simulate
 
@@ -178,3 +178,22 @@ def test_resume(tmp_path: Path, bits: Any, form: str) -> None:
 def test_other_sums_are_refused(accumulate: str) -> None:
     with pytest.raises(InputError, match="r0 is lstm, whose engines add in fp32; should be"):
         plan_of(NETWORKS["lstm"], devices=2, precision=f"bf16 accumulate={accumulate}")
+
+
+@pytest.mark.sampled(1)
+def test_ranks(mpiexec: Any, tmp_path: Path, bits: Any) -> None:
+    """Three ranks with a layer that two of them share, as one process."""
+    keys = {"network": "char-lstm", "schedule": "sync", "samples": 32, "test_samples": 4}
+    keys |= {"time_steps": 8, "precision": PRECISIONS["each its own by chance"]}
+    plan = emuchain.plan(**keys, devices=1)
+    names = [layer.name for layer in plan.network.layers]
+    recurrent_name = next(layer.name for layer in plan.network.layers if layer.operation.recurs)
+    place = names.index(recurrent_name)
+    cut = f"{' '.join(names[:place])} {recurrent_name}[:37] | {recurrent_name}[37:80]"
+    cut += f" | {recurrent_name}[80:] {' '.join(names[place + 1 :])}"
+    config, out = tmp_path / "run.toml", tmp_path / "run.h5"
+    words = {**keys, "cut": cut.strip(), "devices": 3}
+    config.write_text("\n".join(f"{key} = {toml_value(value)}" for key, value in words.items()))
+    mpiexec(3, ["-m", "emuchain", "train", str(config), "--out", str(out)], timeout=300)
+    one = emuchain.train(**keys, devices=1, progress="none")
+    assert bits(emuchain.results(out).weights) == bits(one.weights)
