@@ -308,8 +308,9 @@ def _sfu_lines(part: Slice, samples: int = 1) -> Iterator[Lines]:
     """
     for step in part.layer.sfu if part.is_last else ():
         if step.operation.keeps_map and not step.makes.fixed:
-            channels, rows, columns = step.input
-            yield Lines(channels, rows * columns * samples)
+            for tensor in step.reads:
+                channels, rows, columns = tensor.shape
+                yield Lines(channels, rows * columns * samples)
 
 
 def keeps_inputs(layer: Layer) -> bool:

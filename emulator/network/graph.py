@@ -76,8 +76,8 @@ class _Graph:
         taken = [self._named_tensor(where, name) for name in node.source or ()] or [self._latest]
         if len(taken) > 1 and not operation.joins:
             raise InputError(
-                f"{where}: `from` names {len(taken)} operations; only add and concat take more"
-                " than one"
+                f"{where}: `from` names {len(taken)} operations; only add, concat and"
+                " multiply take more than one"
             )
         if isinstance(operation, Closing):
             if not is_last:

@@ -111,7 +111,7 @@ class SfuOperation(Operation):
     """Whether each channel of the result follows from the same channel of one input."""
 
     keeps_map: ClassVar[bool] = False
-    """Whether its backward pass needs all values of a map, its input or its result, and not bits of
+    """Whether its backward pass needs all values of its inputs, or of its result, and not bits of
     each alone.
     """
 

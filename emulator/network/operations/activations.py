@@ -13,6 +13,7 @@ from ...common import Rate
 from ..onnx_nodes import Export
 from ..operation import Arithmetic, SfuOperation
 from ..shape import Shape
+from .joins import multiplied
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -283,10 +284,11 @@ class Silu(Rectifier):
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; PyTorch writes it, and the hard form, as a sigmoid and a multiplication
-        of its input by it.
+        of its input by it. Other products of two maps are `multiply`.
 
         Raises:
-            InputError: something else is multiplied, or Swish has another `alpha` than 1.
+            InputError: numbers of the file are multiplied, or a map of another shape, or Swish has
+                another `alpha` than 1.
         """
         if node.operator == "Swish":
             if (alpha := node.number("alpha", 1.0)) != 1:
@@ -310,13 +312,7 @@ class Silu(Rectifier):
             if walk.is_used_once(node.inputs[place]):
                 walk.steps[one.step] = dataclasses.replace(step, kind=_FORMS[step.kind], node=node)
                 return one
-        shapes = [walk.shape(one) for one in factors]
-        scales = any(one is not None and one[1:] == (1, 1) for one in shapes) and len({*shapes}) > 1
-        what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
-        raise node.refusal(
-            f"{what}: only x times Sigmoid(x) or HardSigmoid(x) that nothing else takes is"
-            " supported"
-        )
+        return multiplied(walk, node)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""

@@ -1,4 +1,4 @@
-"""Operations that end shortcuts and branches: addition and concatenation."""
+"""Operations that end shortcuts and branches: addition, multiplication and concatenation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation, SfuStep
+from ..operation import Arithmetic, SfuOperation, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .tokens import Positions, Tokens
@@ -126,6 +126,50 @@ class Add(SfuOperation):
         )
         walk.steps[value.step] = dataclasses.replace(matmul, keys=keys, arrays=arrays)
         return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Multiply(SfuOperation):
+    """The product of two maps of one shape, value by value: a gate, as in SwiGLU."""
+
+    type = "multiply"
+    joins, keeps_map = True, True
+    of_value = Arithmetic(3)  # the product; back: one for each factor
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        if len(inputs) != 2 or inputs[0] != inputs[1]:
+            raise ValueError(
+                "multiplies two maps of one shape, but these are"
+                f" {' and '.join(map(shown, inputs))}"
+            )
+        return inputs[0]
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Mul")
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return MultiplyUnit(site)
+
+
+def multiplied(walk: Walk, node: OnnxNode) -> Value:
+    """Return the product of two maps (`Multiply`).
+
+    Raises:
+        InputError: they lie in different orders, or one scales channels of the other.
+    """
+    one, other = (walk.take(node, place) for place in (0, 1))
+    shapes = {walk.shape(one), walk.shape(other)}
+    if len(shapes) > 1 or None in shapes:
+        scales = any(shape is not None and shape[1:] == (1, 1) for shape in shapes)
+        what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
+        raise node.refusal(f"{what}: only products of maps of one shape are supported")
+    made = _join(walk, node, Multiply)
+    if not walk.are_alike(one, other):
+        raise node.refusal("multiplies rows of values that lie in different orders")
+    return made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,6 +297,24 @@ class AddUnit(Unit):
         """See `Unit`."""
         # The derivative of a sum by each of its terms is 1: all share the errors, without copies.
         return [dz] * self._terms
+
+
+class MultiplyUnit(Unit):
+    """The product of two inputs, which it keeps."""
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        y = self.arena.take(xs[0].shape)
+        np.multiply(xs[0], xs[1], out=y)
+        return y, (xs[0], xs[1])
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        errors = []
+        for factor in reversed(state):
+            errors.append(self.arena.take(dz.shape))
+            np.multiply(dz, factor, out=errors[-1])
+        return errors
 
 
 class ConcatUnit(Unit):

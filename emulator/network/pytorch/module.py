@@ -57,7 +57,7 @@ class NetworkModule(nn.Module):
     def _made(self, call: _Call, taken: Sequence[Any]) -> Any:
         """Return the maps (samples, channels, rows, columns) that a step makes of those."""
         if call.module is None:
-            return torch.cat(taken, 1) if call.joins == "concat" else sum(taken[1:], taken[0])
+            return _JOINS[call.joins](taken)
         [x], module = taken, self.get_submodule(call.module)
         if call.tied is not None:
             return module(x, self.get_submodule(call.tied).weight)
@@ -90,6 +90,14 @@ class _Head(nn.Module):
 
     def forward(self, x: Any, table: Any) -> Any:
         return nn.functional.conv2d(x, table[..., None, None], self.bias)
+
+
+_JOINS = {
+    "add": lambda taken: sum(taken[1:], taken[0]),
+    "concat": lambda taken: torch.cat(taken, 1),
+    "multiply": lambda taken: taken[0] * taken[1],
+}
+"""What steps without modules make of several maps."""
 
 
 def module_of(network: Network) -> NetworkModule:
@@ -156,6 +164,8 @@ def _module(layer: Layer, operation: Any, shape: tuple[int, int, int]) -> Any:
     except ValueError as error:
         raise InputError(f"to_torch: {operation.type} of layer {layer.name}: {error}") from None
     if not isinstance(operation, LayerOperation):
+        if hasattr(made, "inplace"):
+            made.inplace = False  # a shortcut may take what it takes
         return made
     return made[0] if len(made) == 1 else _Flat(made[1])
 

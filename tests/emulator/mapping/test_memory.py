@@ -118,6 +118,7 @@ KEPT = {
     **dict.fromkeys(
         ("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1
     ),
+    **{"group-norm": 1, "multiply": 2},
     **dict.fromkeys(
         ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0
     ),
@@ -149,12 +150,14 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
     learns.
     """
     unit: dict[str, Any] = {"type": kind, "name": "unit"}
-    if kind in ("add", "concat"):
+    if kind in ("add", "concat", "multiply"):
         unit["from"] = ["first", "images"]
     if kind.endswith("pool") and kind != "global-average-pool":
         unit |= {"kernel": 2}
     if kind == "dropout":
         unit["rate"] = 0.5
+    if kind == "group-norm":
+        unit["groups"] = 2
     layers = [{"type": "conv", "channels": 8, "kernel": 1, "name": "first"}, unit]
     layers += [{"type": "fc", "features": 3}, {"type": "softmax"}]
     network = load_network({"name": "n", "input": list(MAP), "layers": layers})

@@ -281,11 +281,11 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "local response": (
         local_response,
-        "PyTorch's LocalResponseNorm 'norm': multiplies",
+        "PyTorch's LocalResponseNorm 'norm': ",
     ),
     "operators of one module, far apart": (
         lambda g: local_response(g, between=100),
-        "PyTorch's LocalResponseNorm 'norm': multiplies",
+        "PyTorch's LocalResponseNorm 'norm': ",
     ),
     "both ends of rows and columns before a convolution": (
         lambda g: (

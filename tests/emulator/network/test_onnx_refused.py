@@ -198,31 +198,6 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["(Clip)", "`min`"],
     ),
     "clip without limits": (lambda: small(op("Clip")), ["(Clip)", "-inf ... inf"]),
-    "product of maps": (
-        lambda: small(lambda g: g.node("Mul", g.last, g.node("Relu"))),
-        ["(Mul)", "Sigmoid(x)"],
-    ),
-    "product by another map's sigmoid": (
-        lambda: small(
-            lambda g: g.node("Mul", g.node("Relu"), g.node("Sigmoid", g.nodes[-2].output[0]))
-        ),
-        ["(Mul)", "x times Sigmoid(x)"],
-    ),
-    "sigmoid that others take": (
-        lambda: small(
-            lambda g: g.node("Add", g.node("Mul", g.last, g.node("Sigmoid")), g.nodes[-2].output[0])
-        ),
-        ["(Mul)", "nothing else"],
-    ),
-    "sigmoid that others take as a row": (
-        lambda: ending(
-            lambda g: g.node("Flatten", g.node("Sigmoid"), name="row"),
-            lambda g: g.node("Mul", g.node("Flatten", g.nodes[0].output[0]), g.nodes[-2].output[0]),
-            lambda g: g.node("Add", g.last, g.node("Flatten", g.nodes[1].output[0])),
-            lambda g: g.fc("fc", 256, 5),
-        ),
-        ["(Mul)", "nothing else"],
-    ),
     "limit of ReLU that others take as a row": (
         lambda: ending(
             lambda g: g.node("Flatten", g.node("Relu"), name="row"),

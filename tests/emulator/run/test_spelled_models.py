@@ -265,7 +265,6 @@ REFUSED: dict[str, tuple[Make, str]] = {
         tied,
         "PyTorch's Conv2d '3': shares its weights '1.weight' with another node",
     ),
-    "GroupNorm": (between(lambda: nn.GroupNorm(2, 8)), "PyTorch's GroupNorm '1': "),
     "LayerNorm": (between(lambda: nn.LayerNorm([8, 8, 8])), "PyTorch's LayerNorm '1': "),
     "Upsample": (between(lambda: nn.Upsample(scale_factor=2)), "PyTorch's Upsample '1': "),
     "local response": (
@@ -303,7 +302,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
     ),
     "maps times their transpose": (
         after_conv(lambda self, maps: (torch.sigmoid(maps) * maps.transpose(2, 3)).flatten(1), 288),
-        "PyTorch's product: multiplies: only x times Sigmoid(x)",
+        "PyTorch's product: joins values with other axes than",
     ),
     "rows in two orders": (
         after_conv(lambda self, maps: maps.flatten(1) + maps.permute(0, 2, 3, 1).flatten(1), 288),

@@ -58,6 +58,20 @@ NETWORKS: dict[str, Any] = {
 }
 GRUS = {**RECURRENT, "layers": [layer for layer in RECURRENT["layers"] if "reset" not in layer]}
 NETWORKS["recurrent"] = GRUS
+NETWORKS["kept"] = of_images(
+    "kept",
+    {"type": "conv", "channels": 6, "kernel": 5, "stride": 4, "name": "c"},
+    *({"type": "relu"}, {"type": "conv", "channels": 6, "kernel": 3, "pad": 1, "name": "d"}),
+    {"type": "add", "from": ["d", "c"], "name": "sum"},
+    {"type": "multiply", "from": ["sum", "d"]},
+)
+NETWORKS["groups"] = of_images(
+    "groups",
+    {"type": "conv", "channels": 12, "kernel": 5, "stride": 4},
+    {"type": "group-norm", "groups": 3},
+    *({"type": "relu"}, {"type": "conv", "channels": 6, "kernel": 3, "pad": 1}),
+    {"type": "group-norm", "groups": 6, "epsilon": 1e-3},
+)
 
 
 def random_weights(network: Network) -> Weights:

@@ -113,14 +113,18 @@ OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
 """Operations that open a layer."""
 
 
-KEEPING = ("batch-norm", "lrn", "layer-norm", "rms-norm", "gelu", "silu", "hard-swish", "sigmoid")
+KEEPING = (
+    *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm"),
+    *("gelu", "silu", "hard-swish", "sigmoid", "multiply"),
+)
 """Operations of an SFU that need a whole map when errors come back."""
 
 
 class Window(NamedTuple):
     """The windows of an operation over the rows, or over the columns, of what it takes.
 
-    Where errors go `backwards`, their rows are numbered from the map's last row on.
+    Where errors go `backwards`, their rows are numbered from the map's last row on. Of a `whole` map,
+    errors of each row wait for all, too.
     """
 
     kernel: int
@@ -130,6 +134,7 @@ class Window(NamedTuple):
     outputs: int
     waits_for_all: bool = False
     backwards: bool = False
+    whole: bool = False
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
@@ -149,9 +154,11 @@ class Window(NamedTuple):
         waits_for_all = operation.get("bidirectional", False)
         if operation["type"] == "attention":
             waits_for_all = not operation.get("causal", False)
-        return cls(
-            kernel, stride, pad, inputs, (inputs + 2 * pad - kernel) // stride + 1, waits_for_all
+        outputs, whole = (
+            (inputs + 2 * pad - kernel) // stride + 1,
+            operation["type"] == "group-norm",
         )
+        return cls(kernel, stride, pad, inputs, outputs, waits_for_all or whole, whole=whole)
 
     def last_input(self, row: int) -> int:
         """The last input row that an output row waits for; the last output row waits for all."""
@@ -164,6 +171,8 @@ class Window(NamedTuple):
 
     def last_error(self, row: int) -> int:
         """The last row of output errors that an input row's errors wait for."""
+        if self.whole:
+            return self.outputs - 1
         if self.backwards:
             waiting = (
                 out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row
@@ -241,6 +250,7 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
             "embedding",
             *RECURRENT,
             "batch-norm",
+            "group-norm",
             "layer-norm",
             "rms-norm",
         )
@@ -373,9 +383,10 @@ class Slice:
             operation["type"], self.inputs.channels if self.icp else self.outputs.channels
         )
         in_sfu = sum(
-            maps[made.sources[0]].bytes(maps[made.sources[0]].channels)
+            maps[source].bytes(maps[source].channels)
             for made in maps.values()
             if made.layer == layer and made.operation["type"] in KEEPING and not made.fixed
+            for source in made.sources
         )
         if self.end < (layer_is.pieces if self.recurs else whole):
             in_sfu = 0

@@ -95,14 +95,16 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
     kinds = [
         "relu",
         "batch-norm",
+        "group-norm",
         "lrn",
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
+    kinds += ["multiply"] if alike else []
     kind = draw(
         st.sampled_from([*kinds, "global-average-pool"] if draw(st.integers(0, 5)) == 0 else kinds)
     )
-    if kind == "add":
+    if kind in ("add", "multiply"):
         return add(kind, [last, draw(st.sampled_from(alike))], shape)
     if kind == "concat":
         others = draw(st.lists(st.sampled_from(wide), min_size=1, max_size=2, unique=True))
@@ -111,6 +113,9 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         )
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
+    if kind == "group-norm":
+        groups = [count for count in range(1, shape[0] + 1) if shape[0] % count == 0]
+        return add(kind, last, shape, groups=draw(st.sampled_from(groups)))
     if kind.endswith("pool"):
         window = draw(windows(shape[1:], 1))
         return add(kind, last, [shape[0], *shrunk(shape[1:], **window)], **window)

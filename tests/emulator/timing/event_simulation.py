@@ -222,7 +222,7 @@ class Chain(Marks):
                 name for name, made in self.maps.items() for source in made.sources if source == at
             ]
             step = self.maps[takers[0]]
-            not_alone = ("lrn", "add", "concat", "sequence", "softmax")
+            not_alone = ("lrn", "group-norm", "add", "multiply", "concat", "sequence", "softmax")
             if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
                 break
             found, at = [*found, takers[0]], takers[0]
@@ -620,7 +620,9 @@ class Chain(Marks):
                     part.makes_loss for part in self.devices[device] if part.layer == made.layer
                 )
                 of_maps += made.opens * has_bias * whole * made.channels
-                of_maps += (made.operation["type"] == "batch-norm") * 2 * made.channels
+                of_maps += (
+                    (made.operation["type"] in ("batch-norm", "group-norm")) * 2 * made.channels
+                )
         stored = sum(
             block["parameter_bytes"]
             * ((block["store_device"] == device) - (block["user_device"] == device))

@@ -1,0 +1,138 @@
+"""Group normalisation that a graph spells out, as one node each.
+
+ONNX has it since version 21; PyTorch's exporters write it for all versions as
+
+    Reshape (samples, groups, all else) - InstanceNormalization - Reshape back - Mul - Add
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..onnx_graph import OnnxGraph, OnnxNode
+
+_ALIKE = ("Cast", "CastLike", "Identity", "Reshape", "Unsqueeze")
+"""Operators whose result has the numbers of their first input, in the same order."""
+
+
+def with_group_norms(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with one node for each group normalisation that several nodes make."""
+    if not any(node.operator == "InstanceNormalization" for node in graph.nodes):
+        return graph
+    spelling, dropped, placed = _Spelling(graph), set[int](), dict[int, OnnxNode]()
+    for node in graph.nodes:
+        several = spelling.of(node) if node.operator == "InstanceNormalization" else None
+        if several is not None:
+            nodes, operator = several
+            dropped.update(map(id, nodes))
+            placed[id(nodes[-1])] = operator
+    kept = (
+        placed.get(id(node), node)
+        for node in graph.nodes
+        if id(node) in placed or id(node) not in dropped
+    )
+    return dataclasses.replace(graph, nodes=tuple(kept))
+
+
+class _Spelling:
+    """What the nodes of a graph make, and who takes it."""
+
+    def __init__(self, graph: OnnxGraph) -> None:
+        self._graph = graph
+        self._makers = {name: node for node in graph.nodes for name in node.outputs}
+        self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
+        for node in graph.nodes:
+            for name in node.inputs:
+                self._takers[name].append(node)
+
+    def of(self, norm: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+        """Return the nodes of the normalisation that a node belongs to, in order, and the one in
+        their place.
+        """
+        apart, back = self._makers.get(norm.inputs[0]), self._taker(norm.outputs[0], "Reshape")
+        if apart is None or apart.operator != "Reshape" or back is None:
+            return None
+        sizes, shape = self._numbers(apart.inputs[1]), self._makers.get(back.inputs[1])
+        # To the shape that it had, or to numbers, which are checked where the shape is known.
+        whole = self._numbers(back.inputs[1])
+        is_back = (
+            shape is not None and shape.operator == "Shape" and shape.inputs == apart.inputs[:1]
+        )
+        if not (is_back or len(whole) == 4) or len(sizes) != 3 or sizes[1] < 1:
+            return None
+        if {*self._numbers(norm.inputs[1])} != {1} or {*self._numbers(norm.inputs[2])} != {0}:
+            return None
+        nodes, arrays = [apart, norm, back], [apart.inputs[0]]
+        for operator in ("Mul", "Add"):
+            node = self._taker(nodes[-1].outputs[0], operator, besides=_ALIKE)
+            others = (
+                [] if node is None else [own for own in node.inputs if own != nodes[-1].outputs[0]]
+            )
+            array = self._array(others[0]) if len(others) == 1 else None
+            if node is None or array is None:
+                return None
+            nodes, arrays = [*nodes, *self._on_the_way(others[0]), node], [*arrays, array]
+        shapes = {math.prod(self._graph.constants[name].shape) for name in arrays[1:]}
+        if len(shapes) != 1:
+            return None
+        keys: dict[str, Any] = {
+            "num_groups": int(sizes[1]),
+            "epsilon": norm.number("epsilon", 1e-5),
+        }
+        keys |= {} if is_back else {"whole": tuple(map(int, whole[1:]))}
+        return nodes, dataclasses.replace(
+            nodes[-1], operator="GroupNormalization", inputs=tuple(arrays), attributes=keys
+        )
+
+    def _taker(self, name: str, operator: str, besides: Sequence[str] = ()) -> OnnxNode | None:
+        """Return the one node that takes a value, if it is of this operator, and others only read its
+        type.
+        """
+        takers = [
+            node
+            for node in self._takers[name]
+            if not (
+                node.operator == "CastLike" and "CastLike" in besides and node.inputs[0] != name
+            )
+        ]
+        fits = len(takers) == 1 and takers[0].operator == operator
+        return takers[0] if fits and name not in self._graph.outputs else None
+
+    def _array(self, name: str) -> str | None:
+        """Return the array of the file whose numbers a value has."""
+        while name not in self._graph.constants:
+            maker = self._makers.get(name)
+            if maker is None or maker.operator not in _ALIKE:
+                return None
+            name = maker.inputs[0]
+        return name
+
+    def _on_the_way(self, name: str) -> list[OnnxNode]:
+        """Return the nodes between an array of the file and a value that reads types of others."""
+        nodes = list[OnnxNode]()
+        while name not in self._graph.constants:
+            maker = self._makers[name]
+            if len(self._takers[name]) == 1:
+                nodes.insert(0, maker)
+            name = maker.inputs[0]
+        return nodes
+
+    def _numbers(self, name: str) -> tuple[float, ...]:
+        """Return the numbers of a small constant, or those that are repeated; none if unknown."""
+        constant, maker = self._graph.constants.get(name), self._makers.get(name)
+        if constant is not None:
+            if constant.numbers is not None or name not in self._graph.arrays:
+                return constant.numbers or ()
+            return tuple(self._graph.arrays[name].ravel().tolist())
+        if maker is None:
+            return ()
+        if maker.operator == "Constant":
+            return maker.constant().numbers or ()
+        if maker.operator == "Concat":
+            parts = [self._numbers(own) for own in maker.inputs]
+            return tuple(number for part in parts for number in part)
+        return self._numbers(maker.inputs[0]) if maker.operator in (*_ALIKE, "Expand") else ()

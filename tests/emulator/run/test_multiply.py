@@ -1,0 +1,93 @@
+"""Products of two maps on chains: the same bits and times however a network is cut, the same step as
+PyTorch, and their way through ONNX and from models of PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.emulator.network import load_network
+
+from ..networks import of_images
+
+NETWORK = of_images(
+    "gated",
+    {"type": "conv", "channels": 16, "kernel": 5, "stride": 4, "pad": 2, "name": "x"},
+    *({"type": "conv", "channels": 12, "kernel": 1, "name": "gate"}, {"type": "silu", "name": "g"}),
+    {"type": "conv", "channels": 12, "kernel": 1, "name": "up", "from": "x"},
+    {"type": "multiply", "from": ["g", "up"], "name": "swiglu"},
+    {"type": "multiply", "from": ["swiglu", "swiglu"]},
+    {"type": "conv", "channels": 16, "kernel": 3, "pad": 1, "name": "down"},
+    {"type": "multiply", "from": ["down", "x"]},
+)
+KEYS: dict[str, Any] = {
+    **{"samples": 24, "test_samples": 10, "batch": 8, "schedule": "sync", "progress": "none"},
+    **{"learning_rate": 1e-5},
+}
+Bits = Callable[[Any], dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Any:
+    """Results on one board."""
+    return emuchain.train(NETWORK, micro_batch=8, **KEYS)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 4])
+@pytest.mark.parametrize("devices", [2, 3, 5, 8])
+def test_no_mapping_changes_a_bit(
+    reference: Any, bits: Bits, devices: int, micro_batch: int
+) -> None:
+    run = emuchain.train(NETWORK, devices=devices, micro_batch=micro_batch, **KEYS)
+    assert bits(run.weights) == bits(reference.weights)
+    own = {key: KEYS[key] for key in ("samples", "batch", "schedule")}
+    found = emuchain.simulate(NETWORK, devices=devices, micro_batch=micro_batch, **own)
+    assert found.virtual_time_ps == run.virtual_time_ps
+
+
+def test_pytorch_takes_the_same_step() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
+    keys = {**KEYS, "samples": 8, "momentum": 0.0, "weight_decay": 0.0, "devices": 3}
+    still = emuchain.train(NETWORK, **{**keys, "learning_rate": 1e-30})
+    moved = emuchain.train(NETWORK, **{**keys, "learning_rate": 0.01})
+    module, stepped = still.to_torch().double().train(), moved.to_torch().double()
+    data = emuchain.load_data("shapes").first(8)
+    images = data.normalisation().apply(np.asarray(data.train_images))
+    logits = module(torch.from_numpy(images).double())
+    torch.nn.functional.cross_entropy(logits, torch.tensor(data.train_labels)).backward()
+    after = dict(stepped.named_parameters())
+    for key, parameter in module.named_parameters():
+        step, expected = after[key] - parameter, -0.01 * parameter.grad
+        # a weight near 1 has steps of 6e-8, which its small moves are rounded to
+        assert (step - expected).abs().max() <= 1e-4 * expected.abs().max() + 1e-7, key
+        assert expected.abs().max() > 0
+
+
+def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
+    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
+    path = tmp_path / "gated.onnx"
+    emuchain.export(reference, path)
+    assert load_network(str(path)).layers == load_network(NETWORK).layers
+    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
+    assert bits(emuchain.train(path, init=path, **still).weights) == bits(reference.weights)
+
+
+@pytest.mark.parametrize("factors", [["x", "gate"], ["x", "x", "x"]])
+def test_two_maps_of_one_shape_are_needed(factors: list[str], one_line: Any) -> None:
+    layers = [
+        *NETWORK["layers"][:2],
+        {"type": "multiply", "from": factors},
+        *NETWORK["layers"][-2:],
+    ]
+    with pytest.raises(
+        InputError, match="multiplies two maps of one shape, but these are"
+    ) as error:
+        load_network({**NETWORK, "layers": layers})
+    assert one_line(error)
