@@ -247,7 +247,9 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Both sides and the peak; ratios are ours to PyTorch's, and the peak's. None without PyTorch."""
+    """Both sides and the peak; ratios are ours to PyTorch's, and the peak's. None without
+    PyTorch.
+    """
 
     ours: Side
     peak: Side

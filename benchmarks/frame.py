@@ -1,4 +1,5 @@
-"""What benchmarks share: fair timing, figures beside PyTorch, the host, a report for people, pages and programs.
+"""What benchmarks share: fair timing, figures beside PyTorch, the host, a report for people, pages
+and programs.
 
 A benchmark names its sides as calls. They run one after the other, repeatedly, so that a slow moment of the machine
 affects all of them:
@@ -107,7 +108,9 @@ def _time(call: Call, count: int, clock: Clock) -> float:
 
 
 def beside_peak(calls: Sequence[Call], pace: Pace) -> list[list[float]]:
-    """Return the seconds in each round of one operation at the multiply-add peak, and of each call."""
+    """Return the seconds in each round of one operation at the multiply-add peak, and of each
+    call.
+    """
     from ..kernels.llvm import FLOP_OF_ROUND, multiply_add
 
     *timings, peak_s = interleaved([*calls, functools.partial(multiply_add, _PEAK_ROUNDS)], pace)
@@ -286,7 +289,9 @@ def as_ms(seconds: float | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a benchmark says: `fields` of JSON; or an answer, sheets, and what their figures mean."""
+    """What a benchmark says: `fields` of JSON; or an answer, sheets, and what their figures
+    mean.
+    """
 
     host: dict[str, Any]
     fields: dict[str, Any]
@@ -312,7 +317,9 @@ class Report:
 def report_of_layers(
     pace: Pace, torch: ModuleType | None, rows: Sequence[Any], summaries: Sequence[Any], **said: Any
 ) -> Report:
-    """Return the report of measured layers and their means; `said` is its answer, sheets and notes."""
+    """Return the report of measured layers and their means; `said` is its answer, sheets and
+    notes.
+    """
     fields: dict[str, Any] = {"threads": 1, "runs": pace.rounds}
     fields |= {
         "rows": list(map(fields_of, rows)),

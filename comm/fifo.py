@@ -83,7 +83,9 @@ class FifoResource:
         return left[:, 0] - self.row_ps
 
     def shrink(self, share: float) -> None:
-        """Reduce further rows to this share of their full bytes, and of the time that these take."""
+        """Reduce further rows to this share of their full bytes, and of the time that these
+        take.
+        """
         # Always from the full time, so that a share replaces the one before it. A part of a
         # picosecond counts as one: no row is faster than the link.
         self._share = share

@@ -111,8 +111,8 @@ class EndCosts:
     of the receiver for 1,000 bytes that it copies from a buffer, and for each sum.
 
     After LogGP (Alexandrov et al., 1995): `send_ps` and `receive_ps` are its o. Of messages above
-    `turn_bytes` the two ends agree one by one: each occupies both for its latency, too. `start_ps` is
-    what a rank waits for once, before a collective.
+    `turn_bytes` the two ends agree one by one: each occupies both for its latency, too. `start_ps`
+    is what a rank waits for once, before a collective.
     """
 
     send_ps: int = 0

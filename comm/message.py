@@ -220,7 +220,9 @@ def drain(pumps: Iterable[Pump]) -> bool:
 
 
 class Gate:
-    """One direction of one link; messages leave in order, each when it is due. A pump of the host."""
+    """One direction of one link; messages leave in order, each when it is due. A pump of the
+    host.
+    """
 
     def __init__(
         self, bandwidth_mbps: int, latency_ps: int, clock: Callable[[], float] = time.perf_counter

@@ -88,8 +88,8 @@ def plan_of(
 
 
 def resumed_network(given: AnyNetwork | Plan, kept: Network) -> Network:
-    """Return the network with which a run goes on that a checkpoint keeps; if it is given as a model of
-    PyTorch, that one.
+    """Return the network with which a run goes on that a checkpoint keeps; if it is given as a
+    model of PyTorch, that one.
 
     Raises:
         InputError: the model has another network.

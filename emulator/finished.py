@@ -76,7 +76,8 @@ def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
     """Return the logits that a run's weights make of samples, before softmax: (n, classes), or (n,
     steps, classes) where each step has a result.
 
-    Nothing is drawn at random, and batch normalisation is by its averages, as in PyTorch's `eval()`.
+    Nothing is drawn at random, and batch normalisation is by its averages, as in PyTorch's
+    `eval()`.
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.

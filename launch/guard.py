@@ -79,7 +79,9 @@ class Member(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """How many ranks the launcher has started: on this host, and in all; 0 where it does not say."""
+    """How many ranks the launcher has started: on this host, and in all; 0 where it does not
+    say.
+    """
 
     here: int
     in_all: int
@@ -409,7 +411,9 @@ class Guard:
         self._let_go()
 
     def _has_died(self) -> bool:
-        """Return whether a rank has ended that has not said so, in a way that does not only follow."""
+        """Return whether a rank has ended that has not said so, in a way that does not only
+        follow.
+        """
         silent = [member for place, member in self._left.items() if place not in self._ended]
         return any(
             _any_ended([member]) and not _FOLLOWS.search(f" {_how(member.pid)}")

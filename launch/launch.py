@@ -236,7 +236,9 @@ def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_kind() -> None:
-    """Reject Open MPI's launcher where MPICH is installed; MPI would abort without a clear message."""
+    """Reject Open MPI's launcher where MPICH is installed; MPI would abort without a clear
+    message.
+    """
     if (
         "OMPI_COMM_WORLD_SIZE" in os.environ
         and is_installed("mpich")
@@ -443,7 +445,9 @@ def _hosts(text: str, counted_by: str) -> Iterator[Host]:
 
 
 def _has_address(name: str) -> bool:
-    """Return whether a host's name has an address, here or by what ssh's configuration makes of it."""
+    """Return whether a host's name has an address, here or by what ssh's configuration makes of
+    it.
+    """
     with contextlib.suppress(OSError, UnicodeError):
         return bool(socket.getaddrinfo(name, None))
     ssh = find_program("ssh")

@@ -65,7 +65,9 @@ def is_stopped(pid: int) -> bool:
 
 
 def family(pid: int) -> list[Process]:
-    """Return a process and its descendants, parents before children, without those that have ended."""
+    """Return a process and its descendants, parents before children, without those that have
+    ended.
+    """
     import psutil  # here, since ranks do without it
 
     with contextlib.suppress(psutil.Error):

@@ -169,7 +169,8 @@ class Watchdog:
     def _judge(self, now_s: float, idle_s: float) -> None:
         others = {*range(len(self._peers.names))} - {self._peers.rank}
         silent = others - self._answers.keys()
-        # A rank that had something to do meanwhile: the run moves, and those who wait are not stuck.
+        # A rank that had something to do meanwhile: the run moves, and those who wait are not
+        # stuck.
         moves = any(answer.idle_s < self._timeout_s / 2 for answer in self._answers.values())
         waiting = {
             self._peers.rank: Answer(self._waits(), idle_s, self._peers.stopped()),

@@ -178,7 +178,9 @@ class Watch:
             page[begin : begin + most] = text.encode()[:most].ljust(most, b"\0")
 
     def _shared(self) -> mmap.mmap | None:
-        """Return the page, which the guard gives as soon as it is up; None where there is no guard."""
+        """Return the page, which the guard gives as soon as it is up; None where there is no
+        guard.
+        """
         if self._page is None and self._line is not None:
             try:
                 said, fds, *_ = socket.recv_fds(self._line, 16, 1)

@@ -184,7 +184,9 @@ class Claim(Model):
 
 
 class Picture(Model):
-    """Bars, published and ours: for each panel by its label the claims by the names of their bars."""
+    """Bars, published and ours: for each panel by its label the claims by the names of their
+    bars.
+    """
 
     name: str
     panels: dict[str, dict[str, str]]

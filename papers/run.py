@@ -258,7 +258,9 @@ class Result:
 
     @property
     def is_counted(self) -> bool:
-        """Whether summaries count the row: it was measured, and is no other row's claim once more."""
+        """Whether summaries count the row: it was measured, and is no other row's claim once
+        more.
+        """
         return self.is_run and self.claim.same_as is None
 
     @property

@@ -83,7 +83,9 @@ class ChangedResults:
 
 @dataclasses.dataclass(frozen=True)
 class Blind:
-    """A figure that was predicted from another network's row, and the guess without the emulator."""
+    """A figure that was predicted from another network's row, and the guess without the
+    emulator.
+    """
 
     fitted_to: str
     dsp_share: float
@@ -105,7 +107,9 @@ class Blind:
 
 
 def blind_predictions(paper: str) -> list[Blind]:
-    """Return a paper's blind predictions, if it has any: those of a file with `blind_predictions`."""
+    """Return a paper's blind predictions, if it has any: those of a file with
+    `blind_predictions`.
+    """
     topics = [
         topic for topic in modules(f"{__package__}.{paper}") if hasattr(topic, "blind_predictions")
     ]

@@ -7,8 +7,8 @@ for each commit.
 A file is whole where it, or the room that it tests, changed since that commit: tests/emulator/rtl
 has the tests of emulator/rtl. So a change runs all tests of its room at once. What it breaks
 elsewhere, a usual run finds where a file is not expensive, and otherwise with the chance of a
-quarter for each test that would; four runs together take 68 % of these. `scripts/test --quick` takes
-one in 16. `scripts/test --all` runs everything.
+quarter for each test that would; four runs together take 68 % of these. `scripts/test --quick`
+takes one in 16. `scripts/test --all` runs everything.
 """
 
 from __future__ import annotations

@@ -314,7 +314,9 @@ def _drawn(name: str, of: int) -> int:
 
 
 def _is_drawn(item: pytest.Item) -> bool:
-    """Return whether a test runs of those of which one in N does: `sampled(N)`, drawn by its name."""
+    """Return whether a test runs of those of which one in N does: `sampled(N)`, drawn by its
+    name.
+    """
     sampled = item.get_closest_marker("sampled")
     return (
         sampled is None
@@ -373,8 +375,8 @@ def _file_of(nodeid: str) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flags with which `scripts/test` takes a smaller share, or notes what each file's tests
-    take.
+    """Add the flags with which `scripts/test` takes a smaller share, or notes what each file's
+    tests take.
     """
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json")
     parser.addoption(

@@ -1,4 +1,6 @@
-"""Which tests a usual run leaves out: a quarter of expensive files runs, all of rooms that changed."""
+"""Which tests a usual run leaves out: a quarter of expensive files runs, all of rooms that
+changed.
+"""
 
 from __future__ import annotations
 

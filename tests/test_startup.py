@@ -1,4 +1,6 @@
-"""Start-up: what each rank imports, reads and compiles; a cold cache, no cache, and wrong settings."""
+"""Start-up: what each rank imports, reads and compiles; a cold cache, no cache, and wrong
+settings.
+"""
 
 import json
 import os

@@ -57,7 +57,9 @@ class Way(enum.Flag):
 
 
 class Step(NamedTuple):
-    """A message with the pieces from `first` on, before `stop`; its receiver adds or stores them."""
+    """A message with the pieces from `first` on, before `stop`; its receiver adds or stores
+    them.
+    """
 
     sender: int
     receiver: int

@@ -87,12 +87,16 @@ class DataParallel:
 
     @property
     def in_halves(self) -> bool:
-        """Whether replicas update their shares of the parameters between the halves of an exchange."""
+        """Whether replicas update their shares of the parameters between the halves of an
+        exchange.
+        """
         return self.zero > 0
 
     @property
     def shares_weights(self) -> bool:
-        """Whether replicas keep their shares of each layer's weights, and gather these for each use."""
+        """Whether replicas keep their shares of each layer's weights, and gather these for each
+        use.
+        """
         return self.zero > 2
 
     @property
@@ -117,7 +121,9 @@ class DataParallel:
 
     @functools.cached_property
     def collective(self) -> Collective:
-        """The collective by which gradients are summed, in halves where these are exchanged apart."""
+        """The collective by which gradients are summed, in halves where these are exchanged
+        apart.
+        """
         return halves(self._whole) if self.in_halves else self._whole
 
     @property
@@ -137,7 +143,9 @@ class DataParallel:
         return own_pieces([laid.phase for laid in self.laid_out(topology)], self.replicas)
 
     def shares(self, piece: int, rows: Sequence[int]) -> Iterator[slice]:
-        """Yield the places of a piece of each of some rows of so many values, one behind another."""
+        """Yield the places of a piece of each of some rows of so many values, one behind
+        another.
+        """
         firsts = itertools.accumulate(rows, initial=0)
         for first, count in zip(firsts, rows, strict=False):
             bounds = piece_bounds(count, self.replicas)
@@ -150,7 +158,9 @@ class DataParallel:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes on the interconnect: the replicas and, if there is one, the aggregator."""
+        """Number of nodes on the interconnect: the replicas and, if there is one, the
+        aggregator.
+        """
         return self.collective.nodes(self.replicas)
 
     @property
@@ -159,7 +169,9 @@ class DataParallel:
         return self.replicas
 
     def samples_of(self, replica: int, samples: int, batch: int) -> NDArray[np.int64]:
-        """Return the positions in an epoch of a replica's samples: its share of every mini-batch."""
+        """Return the positions in an epoch of a replica's samples: its share of every
+        mini-batch.
+        """
         count, first, places = self.replicas, 0, []
         for size in step_sizes(samples, batch):
             # By bounds, not by sizes: shares differ by a sample at most, and none is left out.

@@ -257,7 +257,9 @@ GivenBytes = Callable[[int], int]
 
 
 class SizeLog:
-    """The sizes of a sender's messages before and after the codec, in order, until they are taken."""
+    """The sizes of a sender's messages before and after the codec, in order, until they are
+    taken.
+    """
 
     def __init__(self) -> None:
         self._sizes = array("q")

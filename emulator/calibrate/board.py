@@ -98,8 +98,8 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class BoardFit:
-    """The constants of a board, all other keys, what was measured, how well it is predicted, and the
-    build that reports are of.
+    """The constants of a board, all other keys, what was measured, how well it is predicted, and
+    the build that reports are of.
     """
 
     board: str
@@ -406,8 +406,8 @@ class _FurtherRates:
 def _measured(
     rates: Iterable[Rate], warnings: list[str], listed: float | None
 ) -> tuple[list[Measured], _FurtherRates]:
-    """Return what was measured, each with its mean over runs, and further rates; outliers are named,
-    and left out. `listed` is the data sheet's rate.
+    """Return what was measured, each with its mean over runs, and further rates; outliers are
+    named, and left out. `listed` is the data sheet's rate.
     """
     by_what: dict[str, list[Rate]] = defaultdict(list)
     for rate in rates:

@@ -304,7 +304,9 @@ def _line(said_gbps: float | None, board: Fpga) -> Line | None:
 
 
 def _checked(files: Path | Sequence[Path], kind: str, **written: Path | None) -> list[Path]:
-    """Return the files of measurements as a list, once it is checked that none of them is written."""
+    """Return the files of measurements as a list, once it is checked that none of them is
+    written.
+    """
     measurements = listed_files(files)
     named = NamedFiles()
     named.add("FILE", measurements, roles.MEASUREMENTS)
@@ -426,7 +428,9 @@ def cluster_toml(
 
 
 def message_ns(fit: LinkFit) -> list[list[float]]:
-    """Return what messages cost beside their bytes as a file has it, to the ps: [[bytes, ns], ...]."""
+    """Return what messages cost beside their bytes as a file has it, to the ps: [[bytes, ns],
+    ...].
+    """
     return [[int(size), round(cost * 1e9, 3)] for size, cost in fit.link.costs]
 
 

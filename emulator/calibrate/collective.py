@@ -226,8 +226,8 @@ class CollectiveModel:
         return lines
 
     def network(self) -> dict[str, object]:
-        """Return the keys of `[network]`, for gradients: with a protocol that agrees first, if there
-        is one.
+        """Return the keys of `[network]`, for gradients: with a protocol that agrees first, if
+        there is one.
         """
         protocols = self.protocols
         name = next((name for name in protocols if name in _BARE), next(iter(protocols)))

@@ -1,5 +1,5 @@
-"""The shape of a board's engines from cycles of single convolutions: an array of outputs x pixels, a
-start, and how much of loading weights is exposed.
+"""The shape of a board's engines from cycles of single convolutions: an array of outputs x pixels,
+a start, and how much of loading weights is exposed.
 
     cycles = passes x max(taps x a, drain) + start + bytes x b
 

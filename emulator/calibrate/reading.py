@@ -279,7 +279,9 @@ class Row:
         return round(value)
 
     def said(self, column: str) -> str:
-        """Return the beginning of a message on a cell: the row, the column, and what stands there."""
+        """Return the beginning of a message on a cell: the row, the column, and what stands
+        there.
+        """
         return f"{self}: `{column}` = {_short(repr(self.cells[column]))}"
 
     def boards(self) -> int:

@@ -130,7 +130,9 @@ def _rows_with_bars(lines: Iterable[str]) -> Iterator[_Cells]:
 
 
 def _amounts_in(row: _Cells, columns: Sequence[str], name: str) -> Amounts:
-    """Return DSPs, LUTs, FFs and block RAMs of a row, by the names that their columns begin with."""
+    """Return DSPs, LUTs, FFs and block RAMs of a row, by the names that their columns begin
+    with.
+    """
     said = [None if column == "" else row.under(column) for column in columns]
     numbers = zip(said, columns, strict=True)
     return Amounts(*(None if cell is None else _count(cell, of, name) for cell, of in numbers))
@@ -141,7 +143,9 @@ _PRODUCT, _SUM = "_fmul_32ns_32ns_32_", "_fadd_32ns_32ns_32_"
 
 
 def _csynth(text: str, name: str) -> Report:
-    """Return what Vitis HLS estimates. Its clock is the wanted one, which it slows where it must."""
+    """Return what Vitis HLS estimates. Its clock is the wanted one, which it slows where it
+    must.
+    """
     kind = "csynth.rpt of Vitis HLS"
     timed = re.search(
         r"^ *\|[^|\n]*\| *([\d.]{1,20}) ns *\| *([\d.]{1,20}) ns *\|[^|\n]*ns *\|$",

@@ -3,8 +3,8 @@
 An array makes `outputs` x `positions` results at once. FP's results are output channels x pixels,
 EB's input channels x pixels, and PG's weights: output channels x weights of one of them. A *pass*
 makes as many results as the array holds, and takes a cycle for each product of a result on one
-multiplier, or 1 / c of that where each result has c; a pass is no shorter than the `drain`, in which
-its results leave the array. A sample takes a `start` besides.
+multiplier, or 1 / c of that where each result has c; a pass is no shorter than the `drain`, in
+which its results leave the array. A sample takes a `start` besides.
 
     FP of 48 outputs and 100 pixels, 27 taps, on arrays of 32 x 64 with 3 multipliers a result:
 
@@ -29,7 +29,9 @@ from .fpga import TOO_MANY, UnevenFpga
 
 @dataclasses.dataclass(frozen=True)
 class EngineArray:
-    """The shape of an engine: results that it makes at once, and the cycles that it takes besides."""
+    """The shape of an engine: results that it makes at once, and the cycles that it takes
+    besides.
+    """
 
     outputs: int
     positions: int

@@ -225,7 +225,9 @@ class Board(abc.ABC):
         """Return the resources of each slice's engines, given each slice's multipliers."""
 
     def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
-        """Return the resources of each slice's engines, given the multipliers of its FP, EB and PG."""
+        """Return the resources of each slice's engines, given the multipliers of its FP, EB and
+        PG.
+        """
         return self.engine_resources([sum(counts) for counts in slices])
 
     def function_resources(self, counts: tuple[int, int, int], sample_ps: int) -> Resources:

@@ -71,7 +71,9 @@ _Numbers = Annotated[
 
 
 class NextMeasurementDescription(Model):
-    """A table of `[[next_measurement]]`: what `emuchain calibrate check` compares measurements with."""
+    """A table of `[[next_measurement]]`: what `emuchain calibrate check` compares measurements
+    with.
+    """
 
     what: Literal["message", "copy", "scale", "add", "triad", "products"]
     where: dict[str, str] | None = None
@@ -164,8 +166,9 @@ def _is_number(value: object) -> bool:
 _MOST_DENOMINATOR = 1000
 
 BUILT, ONE_PER_DSP = "built", "one-per-dsp"
-"""How multipliers are counted where a board does not list its own: as they are built, by its type of
-DSPs, which is the default where the type is known; or as papers count."""
+"""How multipliers are counted where a board does not list its own: as they are built, by its type
+of DSPs, which is the default where the type is known; or as papers count.
+"""
 
 
 class MultiplierDescription(Model):

@@ -142,7 +142,9 @@ def with_table_keys(
 
 
 def without_ranges(described: dict[str, Any], changed: Iterable[str]) -> dict[str, Any]:
-    """Return a description without the ranges of keys that are changed: they are of other values."""
+    """Return a description without the ranges of keys that are changed: they are of other
+    values.
+    """
     ranges = described.get("uncertainty")
     if not isinstance(ranges, dict):
         return described

@@ -72,7 +72,9 @@ class Link:
         return self.bandwidth_mbps / 1000
 
     def overhead_bytes(self, sent_bytes: Bytes) -> Bytes:
-        """Return what a message takes beside its own bytes: headers of its packets, and its cost."""
+        """Return what a message takes beside its own bytes: headers of its packets, and its
+        cost.
+        """
         headers = self._headers(sent_bytes)
         # Planning asks often, and most links cost nothing beside.
         return headers + self._bytes_of(self.cost.ps(sent_bytes)) if self.cost.points else headers

@@ -175,7 +175,9 @@ def _trust_of(key: str) -> Trust:
 
 @dataclasses.dataclass(frozen=True)
 class ConstantRange:
-    """The range of a constant, `low` and `high` as multiples of its value; `key` as in `--what-if`."""
+    """The range of a constant, `low` and `high` as multiples of its value; `key` as in
+    `--what-if`.
+    """
 
     key: str
     low: float

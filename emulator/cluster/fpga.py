@@ -209,7 +209,9 @@ class Fpga(Board):
         return self.multipliers_within(work, cycles) * self.shared.parts[work.phase]
 
     def row_cycles(self, work: Work, multipliers: int) -> int:
-        """Return the cycles of a row on a number of multipliers that `multipliers_within` returned."""
+        """Return the cycles of a row on a number of multipliers that `multipliers_within`
+        returned.
+        """
         return -(-work.convolutions // (multipliers // work.tile))
 
     def most_channels(
@@ -432,7 +434,9 @@ def most_within(used: Callable[[int], int], left: int, low: int, high: int) -> t
 def engine_resources(
     dsp_multipliers: int, lut_multipliers: int, lut_per_dsp: int = LUT_PER_DSP
 ) -> Resources:
-    """Return the resources of engines; one DSP counts as one multiplier, even in single precision."""
+    """Return the resources of engines; one DSP counts as one multiplier, even in single
+    precision.
+    """
     return Resources(
         lut=lut_per_dsp * dsp_multipliers + FP32.multiplier_lut * lut_multipliers,
         ff=FF_PER_DSP * dsp_multipliers + FP32.multiplier_ff * lut_multipliers,
@@ -461,7 +465,9 @@ def lut_multipliers(board: Fpga, alpha: float) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class UnevenFpga(Fpga):
-    """An FPGA board whose engines do not grow evenly with channels, so that the most are searched."""
+    """An FPGA board whose engines do not grow evenly with channels, so that the most are
+    searched.
+    """
 
     def most_channels(
         self, works: Sequence[Work], available: int, left: int, time_ps: int

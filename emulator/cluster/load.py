@@ -145,7 +145,9 @@ def _outside(said: ClusterDescription | NamedCluster) -> Iterator[_Outside]:
 
 
 def _constants_of(table: str, keys: Any) -> Iterator[tuple[str, float | None, Existing]]:
-    """Yield the constants that a table may have: the key, the value if it has one, and what exists."""
+    """Yield the constants that a table may have: the key, the value if it has one, and what
+    exists.
+    """
     for full, existing in EXISTING.items():
         named, _, key = full.partition(".")
         if named == table:

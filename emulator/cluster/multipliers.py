@@ -1,14 +1,14 @@
 """Multipliers: what a multiply-accumulate of each class takes, how many a board has room for, and
 how engines of several classes share DSPs.
 
-A type of DSPs has *implementations*, each with the DSPs, LUTs and FFs of one multiply-accumulate and
-who says so. A board takes the mix of them that gives most multipliers within what its shell and
+A type of DSPs has *implementations*, each with the DSPs, LUTs and FFs of one multiply-accumulate
+and who says so. A board takes the mix of them that gives most multipliers within what its shell and
 routing leave to engines (`multipliers = "built"`).
 
-Papers count otherwise (`multipliers = "one-per-dsp"`): one DSP is one multiplier of single precision
-whatever its type, of narrow classes it makes `per_dsp`, and LUTs are those of an engine for each DSP
-(`lut_per_dsp`), whatever the DSP multiplies. A board's own `[multipliers]` go before both. Where a
-figure has no source it is assumed, and `source` says so.
+Papers count otherwise (`multipliers = "one-per-dsp"`): one DSP is one multiplier of single
+precision whatever its type, of narrow classes it makes `per_dsp`, and LUTs are those of an engine
+for each DSP (`lut_per_dsp`), whatever the DSP multiplies. A board's own `[multipliers]` go before
+both. Where a figure has no source it is assumed, and `source` says so.
 
 Engines share DSPs in *parts*, the largest part of a DSP of which every engine's multipliers take
 whole numbers. Where all are of one class, a part is a multiplier. With FP in INT8, of which a DSP

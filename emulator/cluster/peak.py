@@ -103,7 +103,9 @@ def fill(dsp_type: str, designs: Sequence[Design] = DESIGNS) -> float:
 
 
 def reach(designs: Sequence[Design] = DESIGNS) -> tuple[float, float, float]:
-    """Return the median share of their peak that matrix products reach, the lowest and the highest."""
+    """Return the median share of their peak that matrix products reach, the lowest and the
+    highest.
+    """
     shares = sorted(it.reach for it in designs if it.gflops)
     return float(np.median(shares)), shares[0], shares[-1]
 
@@ -204,8 +206,8 @@ def rate_of_design(
     kind: str = "fp32",
     designs: Sequence[Design] = DESIGNS,
 ) -> float:
-    """Return the GFLOP/s of a matrix product on a design, of which the DSPs and the clock in MHz are
-    known; `designs` say which share of their peak others reach.
+    """Return the GFLOP/s of a matrix product on a design, of which the DSPs and the clock in MHz
+    are known; `designs` say which share of their peak others reach.
 
     Raises:
         ValueError: no implementation of the class takes DSPs.

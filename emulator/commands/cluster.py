@@ -184,7 +184,9 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
 
 
 def _next(name: str, loaded: Cluster, changes: dict[str, object]) -> str:
-    """Return a command to try on a cluster: a GPU, alone or with an FPGA, is for recurrent layers."""
+    """Return a command to try on a cluster: a GPU, alone or with an FPGA, is for recurrent
+    layers.
+    """
     from ..cluster import LSTM_UNITS, Gpu
 
     fpgas = _fpgas(loaded)
@@ -289,7 +291,9 @@ def _fpgas(loaded: Cluster) -> list[Any]:
 
 
 def _peak_words(board: Fpga) -> str:
-    """Return what a board's multipliers of its widest class reach, and in which range designs do."""
+    """Return what a board's multipliers of its widest class reach, and in which range designs
+    do.
+    """
     from ..cluster import peaks
 
     widest, *_ = peaks(board)

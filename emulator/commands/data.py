@@ -71,7 +71,9 @@ def data() -> None:
 @click.option("--to", type=FETCHED, required=True, metavar="DIR", help="Directory to put it in.")
 @word_option("--mirror", "URL", "Address to fetch the files from instead of the official one.")
 def fetch(name: str, to: Path, mirror: str | None) -> None:
-    """Fetch a published data set; sizes and checksums are known, and nothing is left of a failure."""
+    """Fetch a published data set; sizes and checksums are known, and nothing is left of a
+    failure.
+    """
     from ..data import fetch_data
 
     with own_folder(to, "to"), reported() as progress:

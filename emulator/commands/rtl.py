@@ -1,4 +1,6 @@
-"""`emuchain rtl`: SystemVerilog of each device of a plan, and its simulation against the emulator."""
+"""`emuchain rtl`: SystemVerilog of each device of a plan, and its simulation against the
+emulator.
+"""
 
 from __future__ import annotations
 

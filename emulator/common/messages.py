@@ -57,7 +57,9 @@ encodes.
 
 
 def escaped(text: str) -> str:
-    """Return text in which characters that a terminal obeys are spelled out; lines and tabs stay."""
+    """Return text in which characters that a terminal obeys are spelled out; lines and tabs
+    stay.
+    """
     if text.isprintable():
         return text
     return "\n".join(

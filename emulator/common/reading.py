@@ -79,7 +79,8 @@ def read_file(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
 
 
 def read_text(path: pathlib.Path, most_bytes: int = MOST_TEXT_BYTES) -> str:
-    """Return the content of a text file in UTF-8, with line ends of any system as `\\n`, and without a byte order mark.
+    """Return the content of a text file in UTF-8, with line ends of any system as
+    `\\n`, and without a byte order mark.
 
     Raises:
         OSError: as `read_file`.

@@ -199,7 +199,9 @@ class WholeFile(Target):
         self._lock.release()
 
     def __fspath__(self) -> str:
-        """Return the path, so that what takes a path also takes a file that is open for it already."""
+        """Return the path, so that what takes a path also takes a file that is open for it
+        already.
+        """
         return os.fspath(self.path)
 
     def __enter__(self) -> Self:

@@ -126,7 +126,9 @@ class _Tabled:
 
 
 class _Changes:
-    """A marker of changed values by the keys of a cluster: a table in files, and JSON in results."""
+    """A marker of changed values by the keys of a cluster: a table in files, and JSON in
+    results.
+    """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         spelt = core_schema.plain_serializer_function_ser_schema(json.dumps)

@@ -204,7 +204,9 @@ class _Part(NamedTuple):
     def _whole(
         self, name: str, array: Any, kind: type[np.integer[Any]], below: int, *, least: int = 0
     ) -> NDArray[Any]:
-        """Return an array of whole numbers, from `least` to less than `below`, in another format."""
+        """Return an array of whole numbers, from `least` to less than `below`, in another
+        format.
+        """
         where = f"`{self.name}_{name}`"
         if not isinstance(array, np.ndarray):
             raise InputError(

@@ -146,7 +146,9 @@ def _kind_of(name: str) -> _Kind | None:
 
 
 def _listed(root: Path) -> Iterator[tuple[Path, set[str]]]:
-    """Yield a folder and those below it, but not all of many, each with the names of files in it."""
+    """Yield a folder and those below it, but not all of many, each with the names of files in
+    it.
+    """
     waiting = collections.deque([(root, 0)])
     for _ in range(_LOOKED_AT):
         if not waiting:

@@ -1,4 +1,6 @@
-"""Pillow, an extra, which reads and resizes pictures; and pictures in files, which may be damaged."""
+"""Pillow, an extra, which reads and resizes pictures; and pictures in files, which may be
+damaged.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ class Preparation:
         return next(iter(made))
 
     def apply(self, picture: Pixels, draw: Draw | None = None) -> Pixels:
-        """Return an image (rows, columns, channels) as a sample; a view where nothing is computed."""
+        """Return an image (rows, columns, channels) as a sample; a view where nothing is
+        computed.
+        """
         rows, columns = self.resized(picture.shape[:2])
         if (rows, columns) != picture.shape[:2]:
             picture = _resize(picture, (rows, columns))

@@ -174,7 +174,9 @@ def read_text(where: str) -> str:
 
 
 def symbol_count(where: str) -> int:
-    """Return the number of different characters of a text. Raises InputError as `read_text` does."""
+    """Return the number of different characters of a text. Raises InputError as `read_text`
+    does.
+    """
     return len(set(read_text(where)))
 
 

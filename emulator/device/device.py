@@ -48,8 +48,8 @@ OnStep = Callable[[int, Tally, int], None]
 class Exchange(Protocol):
     """A device's exchange of gradients with its counterparts in other replicas.
 
-    It has halves where each replica updates a `piece` of a row alone, of as many as there are; where
-    it `shares_weights`, a row is that of a layer.
+    It has halves where each replica updates a `piece` of a row alone, of as many as there are;
+    where it `shares_weights`, a row is that of a layer.
     """
 
     replicas: int
@@ -73,12 +73,14 @@ class Exchange(Protocol):
         """
 
     async def gather_layer(self, count: int, ready_ps: int) -> int:
-        """Gather the `count` weights of a layer for one use, without their values; return the finish
-        time in ps.
+        """Gather the `count` weights of a layer for one use, without their values; return the
+        finish time in ps.
         """
 
     async def share(self, row: Gradient) -> None:
-        """Fill a row of new weights, of which each replica has its piece, in place and in no time."""
+        """Fill a row of new weights, of which each replica has its piece, in place and in no
+        time.
+        """
 
     def state(self) -> Any:
         """Return the training state."""

@@ -465,7 +465,9 @@ class DeviceNumerics:
             self._scale = LossScale(**follows)
 
     def take_rounded(self) -> dict[str, int]:
-        """Return what has been rounded since the last call, by name; nothing in single precision."""
+        """Return what has been rounded since the last call, by name; nothing in single
+        precision.
+        """
         return {} if self._formats is None else self._formats.tally.take()
 
     @property

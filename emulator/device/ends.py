@@ -134,7 +134,9 @@ class TextSource(ImageSource):
         self.order = np.arange(len(symbols))
 
     def images(self, span: SampleSpan) -> Data:
-        """Return the maps (samples, steps, 1, channels) of a span; of numbers there is one channel."""
+        """Return the maps (samples, steps, 1, channels) of a span; of numbers there is one
+        channel.
+        """
         symbols = self._symbols[self.order[span.slice], 0]
         maps = self._arena.take(
             (span.samples, self._steps, 1, self._channels if self._one_hot else 1)
@@ -168,7 +170,9 @@ class MapSource(ImageSource):
 
 
 class Labels:
-    """Labels of samples in the order `order`: (N,), or (N, steps) for each time step; -1 is none."""
+    """Labels of samples in the order `order`: (N,), or (N, steps) for each time step; -1 is
+    none.
+    """
 
     def __init__(self, labels: NDArray[np.int64]) -> None:
         self._labels = labels

@@ -176,8 +176,8 @@ class MapFormats:
         first: int,
         samples: Numbers | None,
     ) -> Data:
-        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels; they are
-        rounded a second time, and not counted.
+        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels; they
+        are rounded a second time, and not counted.
 
         Their words are those of a layer that makes a tensor, from number `first` of each sample on.
         """
@@ -359,14 +359,17 @@ class WeightFormats:
 
     @property
     def _axis(self) -> int:
-        """Along which axis of weights blocks lie: of those in rows, or of (outputs, inputs, taps)."""
+        """Along which axis of weights blocks lie: of those in rows, or of (outputs, inputs,
+        taps).
+        """
         if self.formats.precision.dot and not self.part.layer.operation.looks_up:
             return _INPUTS
         return _OUTPUTS if self.part.cut is Cut.ICP else _ROWS
 
     def turned(self, weights: Data, update: int) -> Data:
-        """Return weights as EB reads them where it has its own: in blocks of output channels, rounded
-        from those that updates change. They have the words of the others, and are not counted.
+        """Return weights as EB reads them where it has its own: in blocks of output channels,
+        rounded from those that updates change. They have the words of the others, and are not
+        counted.
         """
         precision = self.formats.precision
         form = precision.weights, precision.rounding_of("weights")
@@ -375,8 +378,8 @@ class WeightFormats:
         return _round(rows, out, *form, _OUTPUTS, words, None).reshape(weights.shape)
 
     def _words(self, kind: str, channel: int, update: int, place: int = 0) -> Draws:
-        """Return the words of the weights from a channel of the slice on, by their place among those
-        of the whole layer, whatever part of it is here.
+        """Return the words of the weights from a channel of the slice on, by their place among
+        those of the whole layer, whatever part of it is here.
         """
         is_icp = self.part.cut is Cut.ICP
         _, inputs, *taps = self.part.layer.weight_shape

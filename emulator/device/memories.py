@@ -36,7 +36,9 @@ class ActRam(SpanStore):
 
 Data = NDArray[np.float32]
 MASTER, TURNED = "master", "turned"
-"""What is kept of weights beside their value: what updates change, and what EB reads, if by chance."""
+"""What is kept of weights beside their value: what updates change, and what EB reads, if by
+chance.
+"""
 Arrays = Mapping[str, Data]
 """What training keeps of one parameter, by name and all of one shape: its value, and what its
 updates remember.
@@ -371,7 +373,9 @@ class Bpram:
         self._parameter = Parameter(weights, arena, own)
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:
-        """Return a sum of gradients times `scale`, of update `number`, in the format of gradients."""
+        """Return a sum of gradients times `scale`, of update `number`, in the format of
+        gradients.
+        """
         mean = gradient.reshape(self._parameter.gradient.shape) * np.float32(scale)
         if self._parameter.formats is not None:
             self._parameter.formats.round("gradients", mean, number)
@@ -399,7 +403,9 @@ class Bpram:
         return {}
 
     def state(self) -> State:
-        """Return what training keeps, copied: of weights (output channels, input channels, kh, kw)."""
+        """Return what training keeps, copied: of weights (output channels, input channels, kh,
+        kw).
+        """
         return {"weight": self._parameter.state()}
 
     def restore(self, state: State) -> None:

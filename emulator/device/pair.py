@@ -45,7 +45,9 @@ receiver.
 
 
 class PairPorts:
-    """The ends of a device's streams, by their keys; `sent_bytes` have left through each of them."""
+    """The ends of a device's streams, by their keys; `sent_bytes` have left through each of
+    them.
+    """
 
     def __init__(
         self, inlets: Mapping[PairKey, Mailbox], outlets: Mapping[PairKey, Outlet]
@@ -54,7 +56,9 @@ class PairPorts:
         self._inlets, self._outlets = inlets, outlets
 
     def send(self, key: PairKey, first: int, values: Data) -> None:
-        """Send values of samples from `first` on; of weights, `first` is the mini-batch's number."""
+        """Send values of samples from `first` on; of weights, `first` is the mini-batch's
+        number.
+        """
         self.sent_bytes[key] += values.nbytes
         no_times = np.zeros((len(values), 1), np.int64)  # the pair's timeline has them
         self._outlets[key].put(Message(first, no_times, values[:, None]))

@@ -78,7 +78,9 @@ class Rules:
         return learning_rate(self.config, self._number(step), self.epoch_steps)
 
     def of_leg(self, first: int) -> RuleOf:
-        """Return the rules of the mini-batches from number `first` on, by their number after that."""
+        """Return the rules of the mini-batches from number `first` on, by their number after
+        that.
+        """
         return lambda step: self(first + step)
 
     def _number(self, step: int) -> int:

@@ -328,7 +328,9 @@ class Gathering(Protocol):
     piece: int
 
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:
-        """Fill a row, of which each replica has its piece, in place; return the finish time in ps."""
+        """Fill a row, of which each replica has its piece, in place; return the finish time in
+        ps.
+        """
 
     async def gather_layer(self, count: int, ready_ps: int) -> int:
         """Gather the `count` weights of a layer for one use; return the finish time in ps."""

@@ -372,7 +372,9 @@ class Exploration:
 
 
 def micro_batches_of(batch: int) -> tuple[int, ...]:
-    """Return the samples of a micro-batch that are tried: powers of two that divide the mini-batch."""
+    """Return the samples of a micro-batch that are tried: powers of two that divide the
+    mini-batch.
+    """
     return tuple(1 << power for power in range(batch.bit_length()) if batch % (1 << power) == 0)
 
 

@@ -1,4 +1,5 @@
-"""BaPipe's way to a cut (section III-B): between layers, then coarse or within layers, then as memory asks.
+"""BaPipe's way to a cut (section III-B): between layers, then coarse or within layers, then as
+memory asks.
 
     profile -> inter-layer -> do messages take longer than stages?
                                 yes: coarse, between groups of layers        \
@@ -291,7 +292,8 @@ def least_cut(
         time = pieces.period_ps(first)
         most = _NEVER if time is None else time
     last = len(places) - 1
-    # best[d][k]: the least maximum with which d devices take all before place k, and where the last of them begins.
+    # best[d][k]: the least maximum with which d devices take all before place k, and where the last
+    # of them begins.
     #   places   0 ......... j ........ k            d devices up to j, one more from j to k: of all j the best,
     #            |-best[d][j]|-work(j, k)|           max(best[d][j], what waits and works), and best[d + 1][k] is known
     best: list[dict[int, tuple[int, int]]] = [{0: (0, 0)}]
@@ -463,7 +465,9 @@ def _furthest(
         return work is None or work > time_ps
 
     def can_end(k: int) -> bool:
-        """Return whether the link carries the message in the time, and the device can wait for it."""
+        """Return whether the link carries the message in the time, and the device can wait for
+        it.
+        """
         message, wait = pieces.link_ps(device, places[k]), pieces.wait_ps(device, places[k])
         work = pieces.work_ps(places[at], places[k], device) if message <= time_ps else None
         return work is not None and work + wait <= time_ps
@@ -585,7 +589,9 @@ class _Flow:
         self._say("ideal", f"T = 1 / sum(1 / T_n) = {format_time_ps(int(time))} a micro-batch")
 
     def _coarse(self, message_ps: int, link: int) -> tuple[Cut, Sequence[int], int | None]:
-        """Merge layers between which more bytes cross than links carry in the least possible time."""
+        """Merge layers between which more bytes cross than links carry in the least possible
+        time.
+        """
         self._say(
             "communication",
             f"link {link} -> {link + 1} takes {format_time_ps(message_ps)} for a message, more than"

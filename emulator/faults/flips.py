@@ -185,7 +185,8 @@ _SCALES_FROM = 60
 
 
 def _words(shape: tuple[int, ...], form: LineFormat) -> list[tuple[int, int]]:
-    """Return the bits of a word, and how many there are, of codes, scales of blocks, and of tensors.
+    """Return the bits of a word, and how many there are, of codes, scales of blocks, and of
+    tensors.
 
     A tensor's scale is a power of two: its bits are those of an exponent.
     """

@@ -59,7 +59,9 @@ class Loss:
     place: tuple[int, int, int, int]
 
     def lost(self, sample: int, rows: int) -> NDArray[np.int64]:
-        """Return for each row of a sample how many packets are lost, those sent again among them."""
+        """Return for each row of a sample how many packets are lost, those sent again among
+        them.
+        """
         seed, fault, board, part = self.place
         drawn = stream(seed, Purpose.LOSS, fault, board, part, sample)
         # Failures before as many successes as a row has packets.

@@ -171,8 +171,8 @@ def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:
 
 
 def stored_weight_bytes(part: Slice, channels: int, storage: Storage) -> int:
-    """Return the bytes of the weights of `channels` of a slice's cut channels, with all that is kept
-    of them.
+    """Return the bytes of the weights of `channels` of a slice's cut channels, with all that is
+    kept of them.
     """
     turned = turned_lines(part, channels, storage)
     own = 0 if turned is None else turned.bytes_in(storage.weights)

@@ -136,7 +136,9 @@ class DeviceStreams:
 
     @functools.cached_property
     def errors_arriving(self) -> tuple[StreamKey, ...]:
-        """Errors of what the next device takes: of all but images; those of fixed maps are empty."""
+        """Errors of what the next device takes: of all but images; those of fixed maps are
+        empty.
+        """
         return _errors_of(self.leaving or self.visits[-1].passed)
 
     @functools.cached_property

@@ -2,10 +2,10 @@
 and off-chip data.
 
 - Act-RAM holds the slice's input activations from FP until PG, so those of all samples in flight;
-  for recurrent layers also states, as activations are kept, gates and cells of all steps; for a layer with a
-  vocabulary-parallel loss its own logits; on the slice with the layer's SFU also the maps that the
-  SFU needs when errors come back (inputs of normalisations, of GELU, SiLU and hard-swish, of a
-  sigmoid).
+  for recurrent layers also states, as activations are kept, gates and cells of all steps; for a
+  layer with a vocabulary-parallel loss its own logits; on the slice with the layer's SFU also the
+  maps that the SFU needs when errors come back (inputs of normalisations, of GELU, SiLU and
+  hard-swish, of a sigmoid).
 - LPRAM holds the slice's parameters, in SF x K x K banks of OC words (SF: its input channels). LGB
   holds as many gradients, and in as many more memories each array that an optimiser keeps beside
   them: Nesterov's velocity, Adam's two moments. SGD's velocity takes no room of its own, since the
@@ -246,8 +246,8 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
 
 
 def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:
-    """Return what holds the pixels of a block while PG rounds them, where it sums in blocks: of each
-    input channel and place of the kernel, and of each output channel.
+    """Return what holds the pixels of a block while PG rounds them, where it sums in blocks: of
+    each input channel and place of the kernel, and of each output channel.
     """
     layer = part.layer
     if not storage.dot or not layer.has_pg or layer.operation.looks_up:
@@ -268,7 +268,9 @@ def _input_lines(part: Slice, samples: int = 1) -> Lines:
 
 
 def _inputs_in(layer: Layer, storage: Storage) -> NumberFormat:
-    """Return the format of a layer's inputs: numbers of symbols are whole, and in no run's format."""
+    """Return the format of a layer's inputs: numbers of symbols are whole, and in no run's
+    format.
+    """
     return FP32 if layer.operation.looks_up else storage.activations
 
 

@@ -142,7 +142,9 @@ def _fitting(row: Row, board: Board, time_ps: int, alone: Sequence[int]) -> Ends
 
 
 def is_enough(servers: Servers, time_ps: int) -> bool:
-    """Return whether the row can be cut so that no server takes longer than `time_ps` for a sample."""
+    """Return whether the row can be cut so that no server takes longer than `time_ps` for a
+    sample.
+    """
     ends: Ends = []
     for ends in reachable(servers, time_ps):
         if not ends:

@@ -62,8 +62,8 @@ class WeightBanks(NamedTuple):
     storage: Storage = SINGLE_STORAGE
     shares: tuple[int, ...] = (1, 1)
     by_blocks: tuple[int, int, int] | None = None
-    """Where blocks lie across channels that have memories of their own: banks of a channel, banks of the
-    scales of a block, and its channels.
+    """Where blocks lie across channels that have memories of their own: banks of a channel, banks
+    of the scales of a block, and its channels.
     """
 
     @classmethod
@@ -246,7 +246,9 @@ class ShedBounds(NamedTuple):
         )
 
     def frees(self, banks: int, most_bytes: int) -> bool | None:
-        """Return whether `shed` frees `banks` if `most_bytes` may move; None if only trying tells."""
+        """Return whether `shed` frees `banks` if `most_bytes` may move; None if only trying
+        tells.
+        """
         if banks * self.bank_bytes > most_bytes * (1 + 1e-9):
             return False
         return (
@@ -313,7 +315,9 @@ class _Steps:
             heapq.heappush(heap, (key, step.place, self._added))
 
     def cheapest(self) -> _Step | None:
-        """Take the step that costs least, of equal ones the first slice's; None if there is none."""
+        """Take the step that costs least, of equal ones the first slice's; None if there is
+        none.
+        """
         while self._by_cost:
             if (step := self._taken(self._by_cost)) is not None:
                 return step

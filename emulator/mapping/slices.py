@@ -46,8 +46,8 @@ def cut_channels(layer: Layer) -> int:
 
 
 def channels_together(layer: Layer, precision: Precision) -> int:
-    """Return how many of the channels along which a layer is cut stay together, counted from 0: whole
-    blocks of products that are summed exactly.
+    """Return how many of the channels along which a layer is cut stay together, counted from 0:
+    whole blocks of products that are summed exactly.
 
     Cut by outputs, a layer without EB sums none of them.
     """
@@ -124,7 +124,9 @@ class Slice:
 
     @property
     def weight_inputs(self) -> range:
-        """The second index of its weights: its input channels, counted from the first of a group."""
+        """The second index of its weights: its input channels, counted from the first of a
+        group.
+        """
         return (
             self.in_channels
             if self.cut is Cut.ICP

@@ -197,7 +197,9 @@ class Stream:
         return self.rows * FP32.row_bytes(self._open(self.channels, self.begin), self.columns)
 
     def _open(self, channels: Count, begin: Count) -> Count:
-        """Return how many of the channels from `begin` on are in a block that began before `begin`."""
+        """Return how many of the channels from `begin` on are in a block that began before
+        `begin`.
+        """
         to_edge = first_own(begin, self.number_format) - begin
         return to_edge - (to_edge > channels) * (to_edge - channels)
 
@@ -245,9 +247,9 @@ def streams_between(
     Whole maps and their errors have the run's formats, and so have states of a recurrent layer;
     partial activations, and errors of inputs to which slices on the way add, that of sums; errors
     that more than one operation adds to single precision. Where slices compute the loss of their
-    own outputs, paths 2 and 3 carry its sums, in fp32: the largest logit of a row, and the sum of the
-    powers. Of fixed tensors, word that errors would come has no channels: it says that a sample is
-    done.
+    own outputs, paths 2 and 3 carry its sums, in fp32: the largest logit of a row, and the sum of
+    the powers. Of fixed tensors, word that errors would come has no channels: it says that a sample
+    is done.
     """
     layer, activations, errors = right.layer, precision.activations, precision.errors
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
@@ -450,7 +452,9 @@ class Crossing(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TiedWeights(Crossing):
-    """An embedding on devices `first` … `embedding_end` - 1, and its head on `head_begin` … `last`."""
+    """An embedding on devices `first` … `embedding_end` - 1, and its head on `head_begin` …
+    `last`.
+    """
 
     head: Layer
     embedding_end: int

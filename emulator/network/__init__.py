@@ -1,4 +1,6 @@
-"""Networks: layers and tensors, their description as TOML, ONNX or a model of PyTorch, and the zoo."""
+"""Networks: layers and tensors, their description as TOML, ONNX or a model of PyTorch, and the
+zoo.
+"""
 
 from .from_torch import from_torch
 from .frozen import layers_between, named_layers, with_frozen

@@ -139,7 +139,9 @@ def with_symbols(
 
 
 def with_images(keys: Mapping[str, Any], images: Callable[[], Shape] | None) -> dict[str, Any]:
-    """Return a description's keys with the shape of a data set's images as input, if it takes any."""
+    """Return a description's keys with the shape of a data set's images as input, if it takes
+    any.
+    """
     if images is None or keys.get("any_images") is not True:
         return dict(keys)
     return {**keys, "any_images": False, "input": list(images())}

@@ -1,9 +1,9 @@
 """Networks from models of PyTorch in memory.
 
-`torch.export` traces the model as in training, and PyTorch writes what it traced as a graph of ONNX,
-in memory, which `onnx_import` reads. The tensors of that graph hold the numbers of their own places
-in the model instead of weights. So the arrays that become a layer's tell where each weight comes from,
-and what only moves numbers is told from what computes.
+`torch.export` traces the model as in training, and PyTorch writes what it traced as a graph of
+ONNX, in memory, which `onnx_import` reads. The tensors of that graph hold the numbers of their own
+places in the model instead of weights. So the arrays that become a layer's tell where each weight
+comes from, and what only moves numbers is told from what computes.
 """
 
 from __future__ import annotations
@@ -287,7 +287,9 @@ def _numbered(graph: OnnxGraph, begins: Mapping[str, int]) -> OnnxGraph:
 
 
 class _Numbers(Mapping[str, NDArray[Any]]):
-    """The arrays of a graph, of which those of the model hold places; each is made when looked up."""
+    """The arrays of a graph, of which those of the model hold places; each is made when looked
+    up.
+    """
 
     def __init__(
         self, arrays: Mapping[str, NDArray[Any]], own: Mapping[str, Any], begins: Mapping[str, int]
@@ -368,7 +370,9 @@ def _counters(
     places: Mapping[str, Mapping[str, NDArray[np.int32]]],
     begins: Mapping[str, int],
 ) -> dict[str, str]:
-    """Return the counts of mini-batches of batch normalisation, with the layer that has its averages."""
+    """Return the counts of mini-batches of batch normalisation, with the layer that has its
+    averages.
+    """
     averages = {
         int(own.ravel()[0]): layer
         for layer, arrays in places.items()

@@ -265,12 +265,16 @@ class Network:
 
     @property
     def result_steps(self) -> int:
-        """Number of time steps that have results of their own; 1 where the network has one result."""
+        """Number of time steps that have results of their own; 1 where the network has one
+        result.
+        """
         return self.layers[-1].feeds[1]
 
     @property
     def last_first(self) -> bool:
-        """Whether errors go back from the last row on, because a layer is recurrent or looks back."""
+        """Whether errors go back from the last row on, because a layer is recurrent or looks
+        back.
+        """
         return self.layers[0].last_first
 
     @property

@@ -264,7 +264,9 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
 
 
 def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
-    """Return the name, the form and the sizes of the network's input: symbols, a sequence, or maps."""
+    """Return the name, the form and the sizes of the network's input: symbols, a sequence, or
+    maps.
+    """
     takers = [layer for layer in network.layers if layer.reads.is_images]
     if network.takes_symbols:
         return "symbols", Form.SYMBOLS, (network.input[1],)

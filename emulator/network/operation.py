@@ -124,7 +124,9 @@ class SfuOperation(Operation):
     """The arithmetic of a value of its result."""
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
-        """Return the arithmetic of a sample, from the shapes of its first input and of its result."""
+        """Return the arithmetic of a sample, from the shapes of its first input and of its
+        result.
+        """
         return self.of_value.times(math.prod(made))
 
     def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
@@ -333,7 +335,9 @@ class LayerOperation(Operation):
 
 
 class RowLayer(LayerOperation):
-    """A layer that takes a sequence, one row of one column at a time, in tiles of one multiplier."""
+    """A layer that takes a sequence, one row of one column at a time, in tiles of one
+    multiplier.
+    """
 
     torch_form = "rows"
     convolves, may_be_off_chip, one_memory = False, False, True
@@ -399,7 +403,9 @@ def rows_reaching(rows_in: int, rows_out: int, kernel: int, stride: int, pad: in
 
 
 class Reread(NamedTuple):
-    """Values that FP reads again off chip, those that EB does, and sums that EB reads and writes."""
+    """Values that FP reads again off chip, those that EB does, and sums that EB reads and
+    writes.
+    """
 
     fp: int = 0
     eb: int = 0

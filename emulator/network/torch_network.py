@@ -1,9 +1,9 @@
 """A network that was a model of PyTorch: which numbers of the model's tensors the arrays of layers
 are.
 
-Layers hold what the model holds, in another order: transposed, cut into gates, or joined. Each number
-that a layer trains has one place in the model's tensors, laid end to end. So first weights are taken
-from there, and trained ones put back.
+Layers hold what the model holds, in another order: transposed, cut into gates, or joined. Each
+number that a layer trains has one place in the model's tensors, laid end to end. So first weights
+are taken from there, and trained ones put back.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class TorchState:
     """The state of a model by PyTorch's names, on the CPU.
 
     `begins` has the place of each tensor's first number, the same for tied ones; tensors that no
-    layer can have, such as integers, are not in it. `places` are those of the numbers of each layer's
-    arrays; `counters` are the counts of batch normalisation's mini-batches, with its layer.
+    layer can have, such as integers, are not in it. `places` are those of the numbers of each
+    layer's arrays; `counters` are the counts of batch normalisation's mini-batches, with its layer.
     """
 
     tensors: Mapping[str, Any]
@@ -46,8 +46,8 @@ class TorchState:
         }
 
     def with_weights(self, weights: Arrays, steps: int, frozen: Collection[str]) -> dict[str, Any]:
-        """Return the state with the weights that a training of `steps` mini-batches made; tied tensors
-        are one.
+        """Return the state with the weights that a training of `steps` mini-batches made; tied
+        tensors are one.
 
         Tensors of which no layer has anything are as they were. Averages of `frozen` layers rested,
         and so did their counts.

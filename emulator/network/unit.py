@@ -100,7 +100,9 @@ class Unit(abc.ABC):
 
     @abc.abstractmethod
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
-        """Return the errors of all inputs from those of the result, `dz`, which may be overwritten."""
+        """Return the errors of all inputs from those of the result, `dz`, which may be
+        overwritten.
+        """
 
     def kept(self, state: State, dz: Data) -> State:
         """Return the arrays (samples, …) that `gradient` needs, if the unit learns."""

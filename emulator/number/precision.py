@@ -5,14 +5,12 @@ Complete maps are narrow, sums are wide: what a layer hands on is rounded to its
 device that has it whole, and partial sums stay in single precision. So a run's numbers do not
 depend on how its network is cut.
 
-| kind | what is rounded, and where |
-|---|---|
-| activations | images at the source; results of an SFU that are handed on |
-| errors | those of outputs, after the SFU's backward pass; those of inputs, where the map has one consumer |
-| weights | once after each update; FP and EB read the same copy. Biases and what an SFU learns stay in fp32 |
-| gradients | the mean of a mini-batch, before it is exchanged or the update takes it |
-| master | the weights that updates change, from which those of FP and EB are rounded |
-| states | what updates remember: velocities and moments |
+| kind | what is rounded, and where | |---|---| | activations | images at the source; results of an
+SFU that are handed on | | errors | those of outputs, after the SFU's backward pass; those of
+inputs, where the map has one consumer | | weights | once after each update; FP and EB read the same
+copy. Biases and what an SFU learns stay in fp32 | | gradients | the mean of a mini-batch, before it
+is exchanged or the update takes it | | master | the weights that updates change, from which those
+of FP and EB are rounded | | states | what updates remember: velocities and moments |
 
 Within attention, shares and errors of scores are operands of products: they are rounded as
 activations and errors are. What softmax computes stays in single precision, and so do its
@@ -20,7 +18,8 @@ statistics, and the products of errors and values, which are sums.
 
 `accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed
 point; or `dot:N`: the N products of a block are added exactly, and blocks in fp32. Blocks lie along
-what is summed, so what is summed in two directions is rounded in blocks of each (`Precision.turns`).
+what is summed, so what is summed in two directions is rounded in blocks of each
+(`Precision.turns`).
 
 A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a
 product takes the narrowest class that holds both. Floats do not hold all integers of as many bits:
@@ -104,13 +103,15 @@ class Storage:
     has_copies: bool = False
     shares: tuple[int, ...] = ()
     dot: int = 0
-    """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB has
-    a copy of its own.
+    """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB
+    has a copy of its own.
     """
 
     @classmethod
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
-        """Return the storage of values that are all in one format, a parameter in `copies` arrays."""
+        """Return the storage of values that are all in one format, a parameter in `copies`
+        arrays.
+        """
         return cls(number, number, number, (number,) * copies, copies, number)
 
     def with_residuals(self, count: int) -> Storage:
@@ -176,7 +177,9 @@ class Storage:
 
     @property
     def states(self) -> tuple[NumberFormat, ...]:
-        """The formats of what is kept of a weight beside itself, its gradient and its master copy."""
+        """The formats of what is kept of a weight beside itself, its gradient and its master
+        copy.
+        """
         # weights | gradients | master, if has_copies | states, and residuals of error feedback
         return self.arrays[2 + self.has_copies :]
 
@@ -254,8 +257,8 @@ class Precision:
 
     @property
     def turns(self) -> bool:
-        """Whether EB reads weights of its own, in blocks of output channels, where those of FP are of
-        input channels.
+        """Whether EB reads weights of its own, in blocks of output channels, where those of FP are
+        of input channels.
         """
         return self.dot > 0 and self.weights.block > 0
 
@@ -266,8 +269,8 @@ class Precision:
 
     @property
     def whole_channels(self) -> int:
-        """Channels that a cut must leave together where blocks are summed: whole blocks of products,
-        and of weights.
+        """Channels that a cut must leave together where blocks are summed: whole blocks of
+        products, and of weights.
         """
         of_weights = "weights", "gradients", "master", "states"
         blocks = (self.format(kind).block or 1 for kind in of_weights)
@@ -427,7 +430,9 @@ def _check_dots(precision: Precision) -> None:
 
 
 def _table(text: str) -> dict[str, object]:
-    """Return the table that a text says, such as `mxfp8 master=bf16 rounding.weights=stochastic`."""
+    """Return the table that a text says, such as `mxfp8 master=bf16
+    rounding.weights=stochastic`.
+    """
     table: dict[str, object] = {}
     words = text.split() or [""]
     for word in words:

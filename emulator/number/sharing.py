@@ -1,5 +1,5 @@
-"""What of a parameter's arrays replicas share out: ZeRO (Rajbhandari et al., SC 2020, sections 3 and
-5).
+"""What of a parameter's arrays replicas share out: ZeRO (Rajbhandari et al., SC 2020, sections 3
+and 5).
 
     stage       weights   gradients   states, and a master copy
     0           whole     whole       whole

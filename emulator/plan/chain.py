@@ -242,8 +242,8 @@ def replicate(config: Config, ranks: int) -> tuple[DataParallel, int]:
 
 
 def check_samples(config: Config, replicas: int, samples: int) -> None:
-    """Check that the last mini-batch of an epoch has a sample for each replica, and where all gather
-    weights for each micro-batch, as many of these.
+    """Check that the last mini-batch of an epoch has a sample for each replica, and where all
+    gather weights for each micro-batch, as many of these.
 
     Raises:
         InputError: it has fewer samples than there are replicas, or more micro-batches for some.
@@ -277,7 +277,9 @@ def _check(config: Config, replicas: int) -> None:
 
 
 def _check_collective(parallel: DataParallel) -> None:
-    """Check that a collective other than a ring or an aggregator takes the replicas, and a codec."""
+    """Check that a collective other than a ring or an aggregator takes the replicas, and a
+    codec.
+    """
     if parallel.is_inceptionns:
         return
     collective = parallel.collective

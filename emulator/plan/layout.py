@@ -357,7 +357,9 @@ class Layout:
         )
 
     def utilisation(self, device: DeviceLayout) -> dict[str, float | None]:
-        """Return the used shares of the board's resources; None where the board's limit is unknown."""
+        """Return the used shares of the board's resources; None where the board's limit is
+        unknown.
+        """
         board, taken = device.board, device.resources
         transceivers = None
         if board.transceivers and board.transceiver_gbps:

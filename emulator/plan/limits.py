@@ -2,8 +2,8 @@
 built.
 
 Engines take what `Fpga.budget` leaves them, and everything else, buffers above all, comes beside.
-Where both together are over a board's limit, engines of that board get what buffers leave, less what
-their special functions take, of which slower engines need fewer; and the network is cut anew:
+Where both together are over a board's limit, engines of that board get what buffers leave, less
+what their special functions take, of which slower engines need fewer; and the network is cut anew:
 
     budget   [ engines                      ]            buffers      limit
     1st      |==============================|#################|....... over by d
@@ -115,7 +115,9 @@ def _layouts(plan: ChainPlan) -> tuple[DeviceLayout, ...]:
 
 
 def _over(device: DeviceLayout, chunks: int) -> dict[str, int]:
-    """Return by how much a stage is over each limit that it is over, of `chunks` stages on a board."""
+    """Return by how much a stage is over each limit that it is over, of `chunks` stages on a
+    board.
+    """
     taken, over = device.resources, {}
     for kind in _SPELT:
         limit = _limit(device, kind, chunks)

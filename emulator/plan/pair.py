@@ -1,4 +1,6 @@
-"""The plan of a run on a GPU, alone or with an FPGA, with the work of a mini-batch and its times."""
+"""The plan of a run on a GPU, alone or with an FPGA, with the work of a mini-batch and its
+times.
+"""
 
 from __future__ import annotations
 

@@ -321,7 +321,9 @@ def _staleness_of(trace: Trace, steps: int, batch: int) -> tuple[Staleness, Stal
 
 
 def _in_flight(trace: Trace) -> int:
-    """Return the largest number of samples between the start of their FP and the end of their PG."""
+    """Return the largest number of samples between the start of their FP and the end of their
+    PG.
+    """
     # `right`: a sample that ends in the moment of a start has made room for it.
     finished = np.searchsorted(trace.gradient_ps, trace.forward_ps, side="right")
     return int(np.max(np.arange(1, len(finished) + 1) - finished))

@@ -116,7 +116,9 @@ def long_actions(plan: ChainPlan, samples: int, draws: int) -> str | None:
 
 
 def long_plan(config: Config, network: Network, plans: int = 1) -> str | None:
-    """Return a line of note if plans of a network under a configuration take long here, else None."""
+    """Return a line of note if plans of a network under a configuration take long here, else
+    None.
+    """
     layers, channels = network.layers, sum(layer.channels for layer in network.layers)
     groups = sum(
         layer.operation.groups for layer in layers if layer.operation.groups < layer.channels

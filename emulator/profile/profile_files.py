@@ -3,8 +3,8 @@
 TOML files have measured times of a network's layers, for devices that no board describes, such as
 GPUs. PipeDream's files have an operation on each line, and then the edges between them:
 
-    node1 -- Conv2d(...) -- forward_compute_time=0.1, backward_compute_time=0.2, activation_size=4.0, parameter_size=2.0
-    <tab>node1 -- node2
+    node1 -- Conv2d(...) -- forward_compute_time=0.1, backward_compute_time=0.2,
+    activation_size=4.0, parameter_size=2.0 <tab>node1 -- node2
 
 Times are ms of a micro-batch, sizes bytes: of the operation's outputs for that micro-batch, and of
 its parameters. An operation with several outputs has their sizes in brackets, `[1.0; 2.0]`. Further
@@ -59,7 +59,9 @@ class TimesTable(Model):
 
 
 class LayerTable(Model):
-    """A `[[layers]]` table; bytes that are left out are those of the network's layer of this name."""
+    """A `[[layers]]` table; bytes that are left out are those of the network's layer of this
+    name.
+    """
 
     name: Name
     output_bytes: NotNegative | None = None

@@ -221,7 +221,9 @@ class SliceDesign:
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is of a fully connected layer, a convolution over a map of one row and column."""
+        """Whether it is of a fully connected layer, a convolution over a map of one row and
+        column.
+        """
         return isinstance(self.layer.operation, Fc)
 
     @property
@@ -428,7 +430,9 @@ _RESERVED = frozenset(f"{_SYSTEM_VERILOG} {_CPP} {_OWN}".split())
 
 @functools.cache
 def _of_modules() -> frozenset[str]:
-    """Return all words of the modules that instances are of: a name hides a signal of the same one."""
+    """Return all words of the modules that instances are of: a name hides a signal of the same
+    one.
+    """
     return frozenset(
         word
         for path in sources()

@@ -138,7 +138,9 @@ class DeviceModel:
         return rows
 
     def rows_done(self) -> dict[tuple[str, int], NDArray[np.int64]]:
-        """Return the cycles in which engines had done their rows, by phase and place of the slice."""
+        """Return the cycles in which engines had done their rows, by phase and place of the
+        slice.
+        """
         log = np.empty((self._library.device_events(self._device), 2), np.int64)
         self._library.device_log(self._device, log.ctypes.data_as(ctypes.c_void_p))
         return {

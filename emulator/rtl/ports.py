@@ -68,7 +68,9 @@ def _of_host(name: str, tensor: Tensor) -> Port:
 
 
 def _crossing(streams: Iterable[Stream], way: str, *, forward: bool) -> list[Port]:
-    """Return the ports of those streams of a link that run to the right, `forward`, or to the left."""
+    """Return the ports of those streams of a link that run to the right, `forward`, or to the
+    left.
+    """
     return [
         Port(f"path{own.path.value}_{way}", own.channels, own.columns, own.rows, own.key)
         for own in streams

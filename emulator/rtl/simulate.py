@@ -141,7 +141,8 @@ class RtlChain:
         """Run a device as far as it is known what arrives there."""
         period_ps = model.design.period_ps
         while True:
-            # All that arrives up to this time is known: the neighbours' next cycles are still to come.
+            # All that arrives up to this time is known: the neighbours' next cycles are still to
+            # come.
             #   neighbour  ----| cycle + 1       no further row leaves before this cycle,
             #                   \ hop_ps         nor is it here before it has crossed the link:
             #   here       ----------| known_ps  up to then this device runs without waiting

@@ -1,4 +1,6 @@
-"""Training hosted on chains of FPGAs: all replicas, and the segments that follow where boards die."""
+"""Training hosted on chains of FPGAs: all replicas, and the segments that follow where boards
+die.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ class ChainTrainer(Trainer):
         return self._segment.begin, self._segment.start_ps
 
     def at(self, position: Position) -> ChainTrainer:
-        """See `Trainer`: a board has died, and the ones that are left have the weights of this one."""
+        """See `Trainer`: a board has died, and the ones that are left have the weights of this
+        one.
+        """
         reached = [place for place, segment in enumerate(self._later) if segment.begin <= position]
         return self._handed_over(self._later[reached[-1] :]) if reached else self
 

@@ -77,7 +77,9 @@ class AnswerRange:
 
     @property
     def first(self) -> tuple[str, float] | None:
-        """The constant to measure first, and its share of the width; None where none is uncertain."""
+        """The constant to measure first, and its share of the width; None where none is
+        uncertain.
+        """
         return max(self.share_of_width.items(), key=lambda share: share[1], default=None)
 
     def times(self, rate: float) -> AnswerRange:
@@ -102,7 +104,9 @@ class AnswerRange:
 
 
 def roofs_of(plan: ChainPlan) -> Roofs:
-    """Return the roofs of a plan's rate: engines, links, memory ports and exchanges of gradients."""
+    """Return the roofs of a plan's rate: engines, links, memory ports and exchanges of
+    gradients.
+    """
     latency: list[Parts] = [{(plan.cluster.range_of(LATENCY),): 0.0}] * (
         plan.stage_count > 1
     )  # of what fills, in no steady load
@@ -266,7 +270,9 @@ def steady_range(roofs: Roofs) -> AnswerRange:
 def drawn_range(
     constants: Iterable[ConstantRange], rates_of: Callable[[Draws], Floats]
 ) -> AnswerRange:
-    """Return the range of what `rates_of` returns for the draws of the factors of some constants."""
+    """Return the range of what `rates_of` returns for the draws of the factors of some
+    constants.
+    """
     drawn = {entry: factors(entry) for entry in constants if not entry.is_exact}
 
     def ends(given: Draws) -> tuple[float, float]:

@@ -39,7 +39,9 @@ from .segments import Segment, nic_of
 
 @dataclasses.dataclass
 class Replicas:
-    """Chains by replica, empty without a device here; aggregators by device; what carries messages."""
+    """Chains by replica, empty without a device here; aggregators by device; what carries
+    messages.
+    """
 
     chains: list[Chain]
     aggregators: dict[int, PlayedNode] = dataclasses.field(default_factory=dict)
@@ -78,7 +80,9 @@ class Replicas:
         return {source: sizes for source, sizes in taken.items() if len(sizes)}
 
     def give_sizes(self, given: GivenSizes) -> None:
-        """Give devices, which have no numerics, an epoch's sizes of what they send through a codec."""
+        """Give devices, which have no numerics, an epoch's sizes of what they send through a
+        codec.
+        """
         for replica, chain in enumerate(self.chains):
             for device in chain.devices:
                 if isinstance(device.exchange, GradientExchange):

@@ -116,7 +116,9 @@ class Ends:
         return cls(train, test, *heads, data.train_lengths, data.test_lengths)
 
     def attach_training(self, chain: Hosted, order: NDArray[np.int64], epoch: int = 0) -> None:
-        """Attach the ends for training, with the images in this order, augmented as in this epoch."""
+        """Attach the ends for training, with the images in this order, augmented as in this
+        epoch.
+        """
         if self.train_source is not None:
             self.train_source.epoch = epoch
         for end in (self.train_source, self.train_head):
@@ -252,8 +254,8 @@ class Trainer(abc.ABC):
     ) -> None:
         """Hand all test samples of a source to a head, through the first replica in evaluation.
 
-        Both are where the chain's ends are on this rank; `lengths` are the steps of each sample, where
-        they differ.
+        Both are where the chain's ends are on this rank; `lengths` are the steps of each sample,
+        where they differ.
         """
         first = self._hosted[0]
         first.attach(source, head, lengths)

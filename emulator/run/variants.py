@@ -260,7 +260,9 @@ def _without(own: str, variant: str) -> str:
 
 
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Yield the files that a run writes, but for folders: the key, the path, and the key's value."""
+    """Yield the files that a run writes, but for folders: the key, the path, and the key's
+    value.
+    """
     for key in ("out", "checkpoint"):
         path = getattr(config, key)
         if path is not None:

@@ -329,7 +329,9 @@ def _whole(network: Network, begin: int, end: int) -> tuple[Slice, ...]:
 
 
 def _group_ps(network: Network, begin: int, end: int, board: Board) -> float:
-    """Return the time of the slowest engine for a sample in ps; infinite if the board is too small."""
+    """Return the time of the slowest engine for a sample in ps; infinite if the board is too
+    small.
+    """
     try:
         engines = allocate(Mapping(network, (_whole(network, begin, end),)), 0, board)
     except InputError:

@@ -115,7 +115,9 @@ _SHOWN = ("ring", "aggregator", "rings-aggregator", "rings")
 def _others(
     interconnect: Interconnect, values: int, workers: int, compressed: Compressed | None
 ) -> Iterator[tuple[str, int]]:
-    """Yield the times of other collectives among as many workers; a switch adds where there is one."""
+    """Yield the times of other collectives among as many workers; a switch adds where there is
+    one.
+    """
     for name, kind in sums().items():
         collective = kind()
         if name in _SHOWN or collective.problem(workers) is not None:

@@ -298,7 +298,9 @@ def _planned(results: Results, cluster: Cluster, source: str) -> ChainPlan:
 
 
 def _settings(results: Results) -> dict[str, Any]:
-    """Return the keys of a run that matter for its times; those with their defaults are left out."""
+    """Return the keys of a run that matter for its times; those with their defaults are left
+    out.
+    """
     defaults = settings_config({}).model_dump()
     plain = {
         key: value.tolist() if isinstance(value, np.ndarray) else value

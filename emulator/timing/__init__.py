@@ -1,4 +1,6 @@
-"""The virtual time of engines, links and memory ports, of rows and of actions, as pure functions."""
+"""The virtual time of engines, links and memory ports, of rows and of actions, as pure
+functions.
+"""
 
 from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .device_clock import DeviceClock, SliceClock

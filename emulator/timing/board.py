@@ -100,7 +100,9 @@ class Wire:
     pace: WirePace | None = None
 
     def carry(self, ran: Ran, message: Message, transport: Transport, sample: int) -> Carried:
-        """Carry the message of an action, whose first sample this is since the start of training."""
+        """Carry the message of an action, whose first sample this is since the start of
+        training.
+        """
         begin_ps = max(ran.end_ps if transport is Transport.STORED else ran.start_ps, self.free_ps)
         takes_ps, late_ps = message.takes_ps, 0
         if self.pace is not None:

@@ -448,7 +448,8 @@ class _Streamed(_Whole):
             return kept
         ready: Rows = np.zeros((self._samples, rows), np.int64)
         if kept is not None:
-            # B of a sample needs F of all its rows, on the last stage, too, to which no errors come.
+            # B of a sample needs F of all its rows, on the last stage, too, to which no errors
+            # come.
             ready = np.maximum(ready, kept[:, -1:])
         if task.message is not None:
             ready = np.maximum(ready, self._rows_arrive.pop(task.message))

@@ -246,8 +246,8 @@ class Timing:
         return max((stream.rows * port_row_ps(board, stream, total) for stream in moved), default=0)
 
     def exposed(self) -> tuple[tuple[SliceEngines, ...], ...]:
-        """Return the engines with the part of loading that does not hide behind work in the times of
-        their rows (`Board.load_exposed`).
+        """Return the engines with the part of loading that does not hide behind work in the times
+        of their rows (`Board.load_exposed`).
 
             load_exposed = 0.25    port    [ load, row 1 ][ load, row 2 ]
                                    engine      ..[ row 1       ]..[ row 2      ]     .. waits
@@ -287,7 +287,9 @@ class Timing:
 
     @functools.cached_property
     def _topology(self) -> Topology:
-        """The topology of the boards; where they have several stages each, that of a closed chain."""
+        """The topology of the boards; where they have several stages each, that of a closed
+        chain.
+        """
         return self.cluster.topology_of(len(self.mapping.devices))
 
     @functools.cached_property
@@ -394,7 +396,9 @@ class Timing:
         )
 
     def ports(self, device: int) -> list[dict[Phase, FifoResource]]:
-        """Return for each slice of a device its engines' shares of the memory port, as resources."""
+        """Return for each slice of a device its engines' shares of the memory port, as
+        resources.
+        """
         board, total = self.cluster.board(device), self.port_bytes(device)
         by_slice = []
         for part, moved in zip(self.mapping.devices[device], self.memory(device), strict=True):

@@ -239,7 +239,9 @@ def at_values(answer: AnswerRange | None) -> str:
 
 
 def class_words(classes: Mapping[str, str]) -> str:
-    """Return of what class memory, links and engines are, as text; of several, the least certain."""
+    """Return of what class memory, links and engines are, as text; of several, the least
+    certain.
+    """
     order = list(_CLASS_WORDS)
     groups: dict[str, str] = {}
     for key, kind in classes.items():
@@ -311,7 +313,9 @@ def _built(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
 
 
 def _counted(board: Fpga, rates: Sequence[MultiplierRate]) -> str:
-    """Return what is counted of a board whose multipliers are not built, and what built ones take."""
+    """Return what is counted of a board whose multipliers are not built, and what built ones
+    take.
+    """
     kind = board.dsp_type or "DSP"
     counted = ", ".join(
         f"{_count(rate.per_dsp)} {rate.kind} on a {kind}, {rate.lut} LUTs each" for rate in rates
@@ -351,7 +355,9 @@ def _caveat(board: Fpga, rate: MultiplierRate, *, alone: bool) -> str:
 
 
 def lut_words(plan: ChainPlan) -> str:
-    """Return that boards have fewer LUTs than engines and buffers need; empty where they suffice."""
+    """Return that boards have fewer LUTs than engines and buffers need; empty where they
+    suffice.
+    """
     short = plan.short_of_luts
     return f"too few look-up tables on {plural(len(short), 'device')}" if short else ""
 

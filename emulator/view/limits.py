@@ -217,7 +217,9 @@ def next_changes(plan: ChainPlan, cause: Cause) -> dict[str, object]:
 
 
 def other_schedule(plan: ChainPlan, flags: Mapping[str, object]) -> dict[str, object]:
-    """Return the flags of a run with another schedule, to try where boards take actions as a whole."""
+    """Return the flags of a run with another schedule, to try where boards take actions as a
+    whole.
+    """
     assert plan.stages is not None
     hides = plan.stages.machine.transport is Transport.HIDDEN
     first, second = ("fbp-as", "1f1b-as") if hides else ("1f1b-so", "zero-bubble")

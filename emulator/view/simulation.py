@@ -99,7 +99,9 @@ def time_cost_line(costs: FaultCosts) -> Line:
 
 
 def death_lines(costs: FaultCosts, faults: Faults) -> list[Line]:
-    """Return what each board's death took: work that is lost, and the time until the others go on."""
+    """Return what each board's death took: work that is lost, and the time until the others go
+    on.
+    """
     lines = [_death_line(death) for death in costs.deaths]
     late = faults.in_order[len(costs.deaths) :]
     return [

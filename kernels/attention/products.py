@@ -32,7 +32,9 @@ _AHEAD = 8  # rows that are prefetched while they are packed: they lie in pages 
 
 
 class Tables(NamedTuple):
-    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; rows of keys."""
+    """Addresses of offset tables: 0, 1 ..; BLOCK - 1, BLOCK - 2 .. 0; keys in scores; rows of
+    keys.
+    """
 
     ascending: Any
     descending: Any
@@ -114,7 +116,9 @@ def pack_dense(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> None:
 
 @compiled
 def near(rows: Any, pitch: Any, count: Any, size: Any, out: Any) -> Any:
-    """Return rows `pitch` floats apart: the given ones, if they are, or else their copy in `out`."""
+    """Return rows `pitch` floats apart: the given ones, if they are, or else their copy in
+    `out`.
+    """
     if pitch == rows.pitch:
         return rows
     pack_dense(rows.place, rows.pitch, count, size, out)
@@ -187,7 +191,9 @@ def _score(
 
 @compiled
 def score(block: Any, tables: Any, panels: Any, rows: Any, size: Any, out: Any) -> None:
-    """Set out[key][query] to the products of rows of keys and packed queries, channels ascending."""
+    """Set out[key][query] to the products of rows of keys and packed queries, channels
+    ascending.
+    """
     panel = panels
     for first in range(0, block.count, PANEL):
         lanes, to = _lanes(block, first), out + FLOAT_BYTES * first
@@ -252,7 +258,9 @@ def _add(
 
 @compiled
 def over_keys(block: Any, tables: Any, factors: Any, sums: Any) -> None:
-    """Set a sum of each query to the products of its factors[key] and the rows of keys, ascending."""
+    """Set a sum of each query to the products of its factors[key] and the rows of keys,
+    ascending.
+    """
     common = block.before if block.causal else block.keys
     _add(sums, 0, 0, tables, factors, tables.ascending, tables.keys, block.count, common, True)
     if block.causal:

@@ -10,8 +10,8 @@ those of the type that holds it:
 - narrow: at most 24 bits are in fp32, as long as nothing is too small or too large for it. `extent`
   says how small and large the operands are.
 - wide: at most 53 bits are in fp64, whatever fp32 numbers the operands are. The sum of c and of a
-  block may need more: it is rounded to fp64 towards the odd neighbour, and from there to fp32, which
-  is one rounding of the exact sum (Boldo and Melquiond, 2008).
+  block may need more: it is rounded to fp64 towards the odd neighbour, and from there to fp32,
+  which is one rounding of the exact sum (Boldo and Melquiond, 2008).
 
 Where both hold, both give the same bits.
 """

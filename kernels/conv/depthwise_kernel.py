@@ -119,7 +119,9 @@ def error(dx: Any, extent: Any, dy: Any, output: Any, w: Any, window: Any) -> No
 
 @compiled
 def gradient(dw: Any, x: Any, size: Any, dy: Any, extent: Any, window: Any) -> None:
-    """Add the gradients to dw (taps, channels); x and dy are (n, rows, columns, channels), dense."""
+    """Add the gradients to dw (taps, channels); x and dy are (n, rows, columns, channels),
+    dense.
+    """
     (n, ho, wo, channels, _), (h, wx), (kernel, stride, pad) = extent, size, window
     x_at, dy_at = np.empty(wo, np.int64), np.empty(wo, np.int64)
     for sample in range(n):

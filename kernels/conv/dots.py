@@ -1,19 +1,19 @@
 """Convolutions that add their products in blocks of `block`: exactly within a block, and then once
 to the sum, in fp32 (`block_kernel.py`). Blocks lie along what is summed:
 
-- forward: `block` input channels at one place of the kernel; blocks ascending, and within them kernel
-  row and column ascending
-- error: `block` output channels at one place of the kernel; blocks descending, and within them kernel
-  row and column ascending
+- forward: `block` input channels at one place of the kernel; blocks ascending, and within them
+  kernel row and column ascending
+- error: `block` output channels at one place of the kernel; blocks descending, and within them
+  kernel row and column ascending
 - gradient: `block` output pixels of a sample, row by row; samples and blocks ascending
 
 from channel 0, or the map's first pixel, on; the last block may be shorter. So sums have the same
 bits however channels are cut between blocks, and samples between micro-batches.
 
-Packed weights have all channels of a block at a place of the kernel side by side: k is (block, kernel
-row, kernel column, channel in the block). Error takes weights of its own (`turn_weights`), since
-those of blocks are rounded in another direction there; and so does gradient, of a place of the
-kernel after the other (`inputs_at`, `gradient_at`).
+Packed weights have all channels of a block at a place of the kernel side by side: k is (block,
+kernel row, kernel column, channel in the block). Error takes weights of its own (`turn_weights`),
+since those of blocks are rounded in another direction there; and so does gradient, of a place of
+the kernel after the other (`inputs_at`, `gradient_at`).
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ class Contraction(NamedTuple):
 
 
 class BlockContraction(NamedTuple):
-    """The operands of `block_kernel.py`, addresses and counts of floats: `depth` values of k in `blocks` blocks of
-    `lengths`.
+    """The operands of `block_kernel.py`, addresses and counts of floats: `depth` values of k in
+    `blocks` blocks of `lengths`.
 
     In FP and EB, b is packed in panels, and c lies at c[c_pixel[q] * c_step + l]; in PG rows of b
     are `b_step` floats apart, and c is packed in panels of `c_step` rows, at rows c_pixel[q].

@@ -107,7 +107,9 @@ class Tile(NamedTuple):
 
 @intrinsic
 def _run_tile(context: Any, sums: Any, size: Any, at: Any) -> Any:
-    """Run a tile of (vectors, pixels); there is at least one step, and a lane in the last vector."""
+    """Run a tile of (vectors, pixels); there is at least one step, and a lane in the last
+    vector.
+    """
 
     def generate(builder: ir.IRBuilder, sums: ir.Value, size: Places, at: Places) -> None:
         done = builder.append_basic_block("added")

@@ -126,7 +126,9 @@ def joined(low: Vector, high: Vector) -> Vector:
 
 
 def alignment_unit(vectors: Sequence[Vector]) -> Iterator[int | None]:
-    """Yield each cycle's output burst, or None where there is none. The last is padded with zeros."""
+    """Yield each cycle's output burst, or None where there is none. The last is padded with
+    zeros.
+    """
     held, waiting = Vector(0, 0), list(reversed(vectors))
     while waiting or held.length:
         if waiting and held.length < BUS_BITS:

@@ -1,4 +1,6 @@
-"""Compiled kernels: compile a function to machine code, keep it on disk, and call it without Numba."""
+"""Compiled kernels: compile a function to machine code, keep it on disk, and call it without
+Numba.
+"""
 
 from .arrays import (
     FLOAT_BYTES,

@@ -39,7 +39,9 @@ _RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "int64": ctypes.c_int64, "b
 
 
 def kinds_of(arguments: tuple[Any, ...]) -> list[Kind]:
-    """Return the kinds of some arguments. Raise TypeError where a kernel cannot take one of them."""
+    """Return the kinds of some arguments. Raise TypeError where a kernel cannot take one of
+    them.
+    """
     return [_kind(argument) for argument in arguments]
 
 

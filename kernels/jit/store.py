@@ -124,7 +124,9 @@ def where() -> pathlib.Path:
 
 
 def file_in_the_way() -> pathlib.Path | None:
-    """Return the file at, or above, the place that SETTING names for a directory, if there is one."""
+    """Return the file at, or above, the place that SETTING names for a directory, if there is
+    one.
+    """
     place = pathlib.Path(os.environ.get(SETTING, ""))
     return next(
         (part for part in (place, *place.parents) if part.exists() and not part.is_dir()), None

@@ -1,1 +1,3 @@
-"""The layers between convolutions: bias, ReLU, pooling, normalisation, dropout; the loss and SGD."""
+"""The layers between convolutions: bias, ReLU, pooling, normalisation, dropout; the loss and
+SGD.
+"""

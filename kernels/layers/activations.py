@@ -99,7 +99,9 @@ def warm() -> None:
 
 
 class _Relu(InPlace):
-    """max(x, 0), which keeps, in a byte each, where its results are above 0: a quarter of the maps."""
+    """max(x, 0), which keeps, in a byte each, where its results are above 0: a quarter of the
+    maps.
+    """
 
     def forward(self, x: Floats, take: Take, *parameters: float) -> tuple[Floats, Kept]:
         y = self.infer(x, take)

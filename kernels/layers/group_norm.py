@@ -9,8 +9,8 @@ and back, with g = dy * scale:
     dx = ((g - sum of g / count) - n * (sum of g * n / count)) * inverse
     dscale = sum of dy * n;  dshift = sum of dy
 
-Sums over a group are in double precision, rows, columns and channels ascending, and rounded once. The
-gradients of scale and shift add samples, rows and columns ascending. (Wu and He, 2018, of which
+Sums over a group are in double precision, rows, columns and channels ascending, and rounded once.
+The gradients of scale and shift add samples, rows and columns ascending. (Wu and He, 2018, of which
 instance normalisation, Ulyanov et al., 2016, is that of groups of one channel.)
 """
 

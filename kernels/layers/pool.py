@@ -219,7 +219,9 @@ def _max_error(dx: Any, dx_extent: Any, dy: Any, dy_extent: Any, places: Any, wi
 
 @compiled
 def _prepare(dx: Any, dx_extent: Any, dy_extent: Any, window: Any) -> Any:
-    """Zero dx, unless each of its pixels is in exactly one window; return whether windows overlap."""
+    """Zero dx, unless each of its pixels is in exactly one window; return whether windows
+    overlap.
+    """
     (n, h, w, channels, pitch), (_, ho, wo, _, _), (kernel, stride, pad) = (
         dx_extent,
         dy_extent,

@@ -21,7 +21,9 @@ from ..jit import Floats, compiled, dense, same_shape, source, target
 
 
 def turns(rows: int, size: int, base: float) -> tuple[Floats, Floats]:
-    """Return the cosines and the sines (rows, size / 2) of all angles of a part of `size` channels."""
+    """Return the cosines and the sines (rows, size / 2) of all angles of a part of `size`
+    channels.
+    """
     rates = [base ** (-2 * pair / size) for pair in range(size // 2)]
     # By the C library: NumPy's own sines depend on how wide the processor's vectors are.
     cosines, sines = [], []

@@ -34,7 +34,9 @@ def index(value: int) -> ir.Constant:
 
 
 def shuffle(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, places: Sequence[int]) -> ir.Value:
-    """Return the vector of the given places of `a` (0 .. width - 1) and `b` (width .. 2 width - 1)."""
+    """Return the vector of the given places of `a` (0 .. width - 1) and `b` (width .. 2 width -
+    1).
+    """
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT, len(places)), places))
 
 

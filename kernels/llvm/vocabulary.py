@@ -11,7 +11,8 @@ from -inf and +0:
 Each slice continues with the `top` and `total` of the slice before it, so no bit depends on where
 the channels are cut. With those of all channels, the errors of the logits x are
 
-    exponential(x - top) / total, less 1 for the label; then divided by the number of steps that count
+    exponential(x - top) / total, less 1 for the label; then divided by the number of steps that
+    count
 
 Rows are lanes of the fold (the running maximum of Milakov and Gimelshein, 2018), channels those of
 the errors.

@@ -1,4 +1,6 @@
-"""Fixed point and block floating point of any width, by names that say it: q2.14, int9@16, e2m5@48."""
+"""Fixed point and block floating point of any width, by names that say it: q2.14, int9@16,
+e2m5@48.
+"""
 
 import re
 

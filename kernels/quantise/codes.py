@@ -8,8 +8,8 @@ which the last one does. The scale of a tensor is the biased exponent of an fp32
 fraction.
 
 Scales are found from values that are rounded already. Under the least scale at which none is beyond
-the largest element, all are on the grid of elements. Of scales on a grid of their own, a block has the
-least one of which all its numbers are multiples.
+the largest element, all are on the grid of elements. Of scales on a grid of their own, a block has
+the least one of which all its numbers are multiples.
 """
 
 from __future__ import annotations

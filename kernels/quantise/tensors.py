@@ -183,7 +183,9 @@ def _round(
     limits: Any,
     counts: Any,
 ) -> None:
-    """Round the numbers from `begin` to `end`; `stays` says that results and values are one array."""
+    """Round the numbers from `begin` to `end`; `stays` says that results and values are one
+    array.
+    """
     kept = results[begin:end]
     if stays:  # so LLVM sees that these arrays are one, and makes vectors
         _round_shares(kept, kept, factors, drawn, limits, counts)

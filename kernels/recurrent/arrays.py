@@ -109,7 +109,9 @@ def rows_of(samples: int, steps: int, lengths: Lengths | None, *, reverse: bool)
 
 
 def sigmoid(x: Floats) -> Floats:
-    """Return 1 / (1 + exp(-x)) of an array, as in layers. Raise TypeError if it is not of float32."""
+    """Return 1 / (1 + exp(-x)) of an array, as in layers. Raise TypeError if it is not of
+    float32.
+    """
     return _apply(0, x)
 
 

@@ -99,7 +99,9 @@ def _forward_units(context: Any, count: Any, at: Any) -> Any:
 
 @intrinsic
 def _backward_units(context: Any, count: Any, at: Any) -> Any:
-    """Take `count` units from the error of h to the errors of the sums, written twice; change dc."""
+    """Take `count` units from the error of h to the errors of the sums, written twice; change
+    dc.
+    """
 
     def generate(builder: ir.IRBuilder, count: ir.Value, at: _Backward) -> None:
         def write(units: Units) -> None:

@@ -114,8 +114,8 @@ def _times_two(times: float) -> list[float]:
 
 @kept
 def levels_of(gpu: str, every: int) -> Levels:
-    """Return what some sizes of a chip at four, one of `every`, say of its levels; the simplest that
-    is nearest.
+    """Return what some sizes of a chip at four, one of `every`, say of its levels; the simplest
+    that is nearest.
     """
     seen = chosen(_at(FURTHER_CHIPS), gpu=gpu)[::every]
     return min(ALL_LEVELS, key=lambda levels: round(mean_factor(_factors(seen, levels)), 6))

@@ -121,7 +121,9 @@ def limit() -> Measured:
 
 
 def better_for_unequal() -> Measured:
-    """Measure the slowest stage of the cut for unequal boards over that of the cut for equal ones."""
+    """Measure the slowest stage of the cut for unequal boards over that of the cut for equal
+    ones.
+    """
     equal, ours = pipeline("4vcu118").partition, pipeline("2plus2").partition
     assert equal is not None and ours is not None
     slowest = max(
@@ -287,7 +289,9 @@ def _least_ps(network: str, devices: int) -> float:
 
 
 def pipedream() -> Measured:
-    """Measure PipeDream's slowest stage over that of the best of all partitions, tried one by one."""
+    """Measure PipeDream's slowest stage over that of the best of all partitions, tried one by
+    one.
+    """
     layers = zoo_layers("vgg16")[8:]
     links = [2 * gpus.message_ps(layer, 64) for layer in layers]
 

@@ -79,7 +79,9 @@ def run(schedule: str, case: Case, machine: Machine | None = None) -> PipelineRe
 
 
 def table_ps(schedule: str, case: Case, machine: Machine | None = None) -> int:
-    """Return the time by the formula of Table I or II, which the schedule has as its closed form."""
+    """Return the time by the formula of Table I or II, which the schedule has as its closed
+    form.
+    """
     _, form = schedule_of(pipeline_kind(schedule), shape_of(schedule, case, machine))
     assert form is not None
     return form.time_ps
@@ -257,7 +259,9 @@ def _on(timeline: PipelineResult, device: int) -> list[Timed]:
 
 
 def alternates() -> Measured:
-    """Count pairs of actions of the same kind in a row, between a stage's first B and its last F."""
+    """Count pairs of actions of the same kind in a row, between a stage's first B and its last
+    F.
+    """
     wrong = pairs = 0
     for name in ("1f1b-as", "1f1b-sno", "1f1b-so"):
         timeline = run(name, FIG_4)

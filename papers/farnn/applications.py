@@ -52,7 +52,9 @@ def ds2_time_ratio(batch: int, cell: Cell = Cell.LSTM) -> float:
 
 
 def rnnt_time_ratio(batch: int) -> float:
-    """Return FARNN-9P's time of all of RNN-T over cuDNN-Std's, with the encoder's published share."""
+    """Return FARNN-9P's time of all of RNN-T over cuDNN-Std's, with the encoder's published
+    share.
+    """
     share = in_use(ENCODER_SHARE)
     return 1 - share + share / encoder_speed_up("9P", batch)
 
@@ -135,7 +137,9 @@ def halved_ps(workload: Workload, cluster: str) -> int:
 
 
 def halved_growth(build: str) -> float:
-    """Return by how much more time Deep Speech 2 takes with half the link's bandwidth, in percent."""
+    """Return by how much more time Deep Speech 2 takes with half the link's bandwidth, in
+    percent.
+    """
     workload, cluster = deep_speech(Cell.LSTM, 2), FARNN[build, Cell.LSTM]
     return 100 * (halved_ps(workload, cluster) / time_ps(workload, cluster) - 1)
 

@@ -306,7 +306,9 @@ def broadcast() -> Measured:
 
 
 def rate() -> Measured:
-    """Measure the output channels that a CE makes in a cycle; below 1 where P does not divide OC."""
+    """Measure the output channels that a CE makes in a cycle; below 1 where P does not divide
+    OC.
+    """
     rates = [
         engine.outputs / engine.pixel_cycles / engine.engines for engine in _whole_engines("fp")
     ]

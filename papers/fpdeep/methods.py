@@ -110,7 +110,9 @@ def order(metric: str, *names: str) -> Measured:
 
 
 def more_bandwidth() -> Measured:
-    """Sort LP's pipeline and DP's burst by the bandwidth averaged over the iteration, most first."""
+    """Sort LP's pipeline and DP's burst by the bandwidth averaged over the iteration, most
+    first.
+    """
     compared = comparison()
 
     def gbps(method: Method) -> float:
@@ -134,7 +136,9 @@ def layers() -> Measured:
 
 
 def copies() -> Measured:
-    """Measure the least storage of a device over the parameters and the activations of its samples."""
+    """Measure the least storage of a device over the parameters and the activations of its
+    samples.
+    """
     compared = comparison()
     workload, least = compared.workload, []
     for method in (Method.DP, Method.MP):

@@ -60,7 +60,9 @@ class _Channels:
         )
 
     def coarse(self) -> list[int]:
-        """Return the boundaries between boards after the coarse phase, with both ends of the row."""
+        """Return the boundaries between boards after the coarse phase, with both ends of the
+        row.
+        """
         work = [
             self.before[end] - self.before[begin] for begin, end in itertools.pairwise(self.first)
         ]

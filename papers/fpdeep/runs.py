@@ -124,7 +124,9 @@ class Comparison:
 
 
 def by_settings(runs: Iterable[Run]) -> list[dict[str, dict[int, Run]]]:
-    """Return runs that differ by schedule and seed alone: for each settings by schedule and seed."""
+    """Return runs that differ by schedule and seed alone: for each settings by schedule and
+    seed.
+    """
     groups: dict[tuple[object, ...], dict[str, dict[int, Run]]] = {}
     for run in runs:
         settings = tuple(getattr(run, name) for name in SETTINGS)

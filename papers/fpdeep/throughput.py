@@ -180,7 +180,9 @@ _FIGURES = ("gops", "gopsj", "hours")
 
 
 def published(claim: str) -> float:
-    """Return a constant of the paper that is not a claim about FPDeep: a figure of other hardware."""
+    """Return a constant of the paper that is not a claim about FPDeep: a figure of other
+    hardware.
+    """
     return float(load_claims("fpdeep")[claim].value)
 
 

@@ -53,7 +53,9 @@ def iteration_ms(billions: float, tensor: int, micro_batch: int, stages: int) ->
 
 
 def _time_ms(stages: int, micro_batches: int, model_ms: float) -> float:
-    """Return the time of 1F1B on equal stages of a model that takes `model_ms` for a micro-batch."""
+    """Return the time of 1F1B on equal stages of a model that takes `model_ms` for a
+    micro-batch.
+    """
     stage_ns = model_ms * _NS / stages
     # A backward pass is taken as two forward ones: for inputs and for weights.
     forward = round(stage_ns / 3)

@@ -110,7 +110,9 @@ def of_small() -> Measured:
 
 
 def _fractions(rule: Codec) -> int:
-    """Return the number of values below 1 that do not decompress to a fraction of 7 or 15 digits."""
+    """Return the number of values below 1 that do not decompress to a fraction of 7 or 15
+    digits.
+    """
     values = _below_one()
     restored = _through(values, rule)
     return int(

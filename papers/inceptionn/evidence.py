@@ -106,7 +106,9 @@ def exchange_ps(
 
 
 def _rounds_less_ps(interconnect: Interconnect, count: int, workers: int) -> int:
-    """Return by how much less time the weights take in as many rounds as the choice in force has."""
+    """Return by how much less time the weights take in as many rounds as the choice in force
+    has.
+    """
     if chosen(ROUNDS) == "of-tree":
         return 0
     rounds = math.ceil(math.log2(workers + 1)) - math.log2(workers)

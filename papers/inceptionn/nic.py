@@ -148,7 +148,9 @@ def _order(flow: NicFlow) -> list[str]:
 
 
 def flow_out() -> Measured:
-    """Find the order of the stages; check that only packets with the ToS are changed on their way."""
+    """Find the order of the stages; check that only packets with the ToS are changed on their
+    way.
+    """
     sent = [
         payload_of(_way_out(tos)[NicStage.MAC], _HEADER_BYTES)
         for tos in (ORDINARY_TOS, COMPRESSIBLE_TOS)

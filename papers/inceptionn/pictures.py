@@ -104,7 +104,9 @@ def draw_speedups(path: pathlib.Path) -> None:
 
 
 def _accuracies(name: str) -> str:
-    """Return a stand-in's accuracies without a codec, and with a bound of 2^-10 after more epochs."""
+    """Return a stand-in's accuracies without a codec, and with a bound of 2^-10 after more
+    epochs.
+    """
     network = training.STAND_INS[name]
     try:
         lossy = accuracy(network, "inceptionn:-10", later=training.MORE_EPOCHS)

@@ -32,7 +32,9 @@ Held = list[list[set[int]]]
 
 
 def _run(workers: int, steps: int | None = None) -> Held:
-    """Return the workers whose gradients each worker has in each block, after `steps` steps or all."""
+    """Return the workers whose gradients each worker has in each block, after `steps` steps or
+    all.
+    """
     held: Held = []
     for worker in range(workers):
         held.append([{worker} for _ in range(workers)])

@@ -150,7 +150,9 @@ class Attack:
 
 
 def different(expected: Path, actual: Path) -> list[str]:
-    """Return where two results files differ: in bits of weights, or any column but the host's time."""
+    """Return where two results files differ: in bits of weights, or any column but the host's
+    time.
+    """
     from emuchain.emulator.run import read_results
 
     one, other = read_results(expected), read_results(actual)

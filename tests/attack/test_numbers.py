@@ -1,4 +1,6 @@
-"""`tests/attack/numbers`: absurd numbers for a few commands, and that it finds what may not happen."""
+"""`tests/attack/numbers`: absurd numbers for a few commands, and that it finds what may not
+happen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The quantisers' benchmark: what it measures, counts and prints. Nothing here asks how fast it is."""
+"""The quantisers' benchmark: what it measures, counts and prints. Nothing here asks how fast it
+is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The benchmark of recurrent layers: what it counts and prints, and that wrong results are refused."""
+"""The benchmark of recurrent layers: what it counts and prints, and that wrong results are
+refused.
+"""
 
 from __future__ import annotations
 

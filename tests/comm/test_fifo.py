@@ -108,7 +108,9 @@ def test_a_month_of_picoseconds() -> None:
 
 
 def test_rows_with_a_share_of_their_bytes() -> None:
-    """A quarter of 10 ps is rounded up to 3; shares are of the full row, whatever the share before."""
+    """A quarter of 10 ps is rounded up to 3; shares are of the full row, whatever the share
+    before.
+    """
     resource = FifoResource("link", 10, 100)
     resource.shrink(0.5)
     assert resource.serve(np.array([[0, 0]])).tolist() == [[105, 110]]

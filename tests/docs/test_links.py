@@ -1,4 +1,6 @@
-"""Links of README.md, docs/ and benchmarks/README.md lead to files that there are, and to headings."""
+"""Links of README.md, docs/ and benchmarks/README.md lead to files that there are, and to
+headings.
+"""
 
 import re
 

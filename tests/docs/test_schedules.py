@@ -1,4 +1,6 @@
-"""docs/schedules.md: its table of numbers, and its pictures, which the commands of the page draw."""
+"""docs/schedules.md: its table of numbers, and its pictures, which the commands of the page
+draw.
+"""
 
 from __future__ import annotations
 

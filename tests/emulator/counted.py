@@ -1,5 +1,5 @@
-"""VC709 as papers count it: a multiply-accumulate of each DSP in each cycle. For tests of cuts, links,
-ranges and answers that have nothing to do with what multipliers are built of.
+"""VC709 as papers count it: a multiply-accumulate of each DSP in each cycle. For tests of cuts,
+links, ranges and answers that have nothing to do with what multipliers are built of.
 """
 
 from __future__ import annotations

@@ -124,7 +124,9 @@ class Case:
     taken: Callable[[Any], Any] = lambda maps: maps
 
     def model(self) -> Any:
-        """Return the model, whose batch normalisation has averages, scales and shifts of its own."""
+        """Return the model, whose batch normalisation has averages, scales and shifts of its
+        own.
+        """
         torch.manual_seed(4)
         made = self.make()
         for module in made.modules():

@@ -1,4 +1,6 @@
-"""`import emuchain`: the same numbers as the command line's, from names, files, mappings and plans."""
+"""`import emuchain`: the same numbers as the command line's, from names, files, mappings and
+plans.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The public functions with arguments of any type: each works, or says in one line what is right."""
+"""The public functions with arguments of any type: each works, or says in one line what is
+right.
+"""
 
 from __future__ import annotations
 

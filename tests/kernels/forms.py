@@ -12,7 +12,9 @@ F = np.float32
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Fraction bits, the least exponent, the largest number, and elements of a block with a scale."""
+    """Fraction bits, the least exponent, the largest number, and elements of a block with a
+    scale.
+    """
 
     fraction: int
     least: int

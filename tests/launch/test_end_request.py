@@ -1,4 +1,6 @@
-"""SIGTERM, SIGUSR1 and SIGHUP: noted where a run asks for them, otherwise the end, under each MPI."""
+"""SIGTERM, SIGUSR1 and SIGHUP: noted where a run asks for them, otherwise the end, under each
+MPI.
+"""
 
 import contextlib
 import os

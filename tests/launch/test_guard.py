@@ -64,7 +64,9 @@ def left_of(mark: str) -> list[psutil.Process]:
 
 
 def assert_nothing_is_left(mark: str, folder: Path) -> None:
-    """Check that no process and no file of the run remains, once the guard has had time to tidy up."""
+    """Check that no process and no file of the run remains, once the guard has had time to tidy
+    up.
+    """
     until = time.monotonic() + 20
     while left_of(mark) and time.monotonic() < until:
         time.sleep(0.1)

@@ -1,5 +1,5 @@
-"""ACCL+, Aurora and DeepBench's all-reduces: which rows are fitted, guesses by hand, planted faults,
-and rows that are not part of emuchain.
+"""ACCL+, Aurora and DeepBench's all-reduces: which rows are fitted, guesses by hand, planted
+faults, and rows that are not part of emuchain.
 """
 
 from __future__ import annotations

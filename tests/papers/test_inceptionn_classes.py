@@ -219,7 +219,9 @@ def test_rows_that_cannot_fail_are_no_predictions() -> None:
 
 
 def test_rows_that_say_the_same_have_the_same_measure() -> None:
-    """Two differ in form alone: blocks that are sent and received, and shares that add up to 100 %."""
+    """Two differ in form alone: blocks that are sent and received, and shares that add up to 100
+    %.
+    """
     in_form = {
         "ring-p1-send",
         "ring-p2-send",

@@ -34,7 +34,9 @@ def load() -> Load:
 
 @pytest.fixture
 def run_script() -> RunScript:
-    """Runs a script with arguments in a folder; the test fails if it does not end with this status."""
+    """Runs a script with arguments in a folder; the test fails if it does not end with this
+    status.
+    """
 
     def run(
         name: str, *words: object, cwd: Path, text: str = "", status: int = 0

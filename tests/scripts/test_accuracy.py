@@ -65,7 +65,9 @@ def test_what_is_not_here_stays_as_the_page_has_it(
 
 
 def test_every_other_size_is_left_out(load: Any) -> None:
-    """Sizes that are left out take twice as long as the line through the others; ends are fitted."""
+    """Sizes that are left out take twice as long as the line through the others; ends are
+    fitted.
+    """
     rows = [
         {"run": "1", "message_bytes": size, "message_ns": (2 if place % 2 else 1) * (1000 + size)}
         for place, size in enumerate([64, 1024, 16384, 65536, 262144, 1048576, 4194304])

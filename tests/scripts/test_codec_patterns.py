@@ -1,4 +1,6 @@
-"""`scripts/codec-patterns`: blocks of all kinds hold, and a codec that breaks a promise is found."""
+"""`scripts/codec-patterns`: blocks of all kinds hold, and a codec that breaks a promise is
+found.
+"""
 
 from types import ModuleType
 from typing import Any
@@ -47,7 +49,9 @@ def test_a_broken_codec_is_found(
 
 
 def test_least_widths(patterns: ModuleType) -> None:
-    """Below the bound nothing is kept; 1/4 is a fraction of 7 bits, 2^-8 + 2^-9 of 15, 1/3 + 2^-14 of neither."""
+    """Below the bound nothing is kept; 1/4 is a fraction of 7 bits, 2^-8 + 2^-9 of 15, 1/3 + 2^-14
+    of neither.
+    """
     sizes = np.array([0.0, 2.0**-11, 0.25, 2.0**-8 + 2.0**-9, 1 / 3 + 2.0**-14])
     assert patterns.least_widths(sizes, 2.0**-10).tolist() == [2, 1, 2, 0]
     assert patterns.least_widths(sizes, 2.0**-20).tolist() == [1, 1, 2, 1]

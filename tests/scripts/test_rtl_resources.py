@@ -1,4 +1,6 @@
-"""The table of `scripts/rtl-resources` in docs/rtl.md: its sums, and the plan's columns. Yosys would take minutes."""
+"""The table of `scripts/rtl-resources` in docs/rtl.md: its sums, and the plan's columns. Yosys
+would take minutes.
+"""
 
 import dataclasses
 from importlib.machinery import SourceFileLoader

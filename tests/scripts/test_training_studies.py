@@ -1,4 +1,6 @@
-"""`scripts/convergence`, `scripts/gradients` and `scripts/evidence`: small runs, and what they print of them."""
+"""`scripts/convergence`, `scripts/gradients` and `scripts/evidence`: small runs, and what they
+print of them.
+"""
 
 import argparse
 import dataclasses

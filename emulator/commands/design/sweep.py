@@ -271,7 +271,9 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
 
 
 def _sure(result: SweepResult) -> dict[str, Any]:
-    """Return the range of the best point's rate, and how sure choices are; nothing without ranges."""
+    """Return the range of the best point's rate, and how sure choices are; nothing without
+    ranges.
+    """
     choice, sure = result.choice, result.best_range
     said = {} if sure is None else sure.to_dict()
     if choice is None:

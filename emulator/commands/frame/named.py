@@ -15,7 +15,9 @@ from ...config import roles
 
 
 class Named(click.ParamType):
-    """The type of an argument or flag that names files in a `role`, and is besides of type `kind`."""
+    """The type of an argument or flag that names files in a `role`, and is besides of type
+    `kind`.
+    """
 
     def __init__(self, role: Role, kind: click.ParamType = click.STRING) -> None:
         self.role, self._kind, self.name = role, kind, kind.name

@@ -1,7 +1,7 @@
 """Slices of convolutions whose products are summed in blocks, exactly, and blocks in fp32.
 
-FP sums over input channels, EB over output channels, PG over pixels: where a format has blocks, each
-takes operands whose blocks lie along what it sums, rounded from what there is:
+FP sums over input channels, EB over output channels, PG over pixels: where a format has blocks,
+each takes operands whose blocks lie along what it sums, rounded from what there is:
 
     FP   activations and weights in blocks of input channels, as they come, and as updates round them
     EB   errors in blocks of output channels, as they come; weights rounded once more, from those that

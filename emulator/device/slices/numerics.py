@@ -157,7 +157,9 @@ class SliceNumerics(abc.ABC):
         return []
 
     def share_out(self, row: Data) -> Data:
-        """Update only what is not 0 in a row laid out as by `gradients`; return the rest of the row."""
+        """Update only what is not 0 in a row laid out as by `gradients`; return the rest of the
+        row.
+        """
         rest = self.take_gradients(row)
         for parameter in self.parameters:
             parameter.share_out(np.flatnonzero(parameter.gradient))

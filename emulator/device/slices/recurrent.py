@@ -176,8 +176,8 @@ class RecurrentSlice(SliceNumerics):
     def _forward_operands(
         self, direction: int, numbers: Numbers | None, samples: int, lengths: Lengths | None
     ) -> Operands:
-        """Return how states of a direction are rounded, and what a projection or a reset multiplies,
-        of samples with these numbers.
+        """Return how states of a direction are rounded, and what a projection or a reset
+        multiplies, of samples with these numbers.
         """
         if self._formats is None:
             return _PLAIN

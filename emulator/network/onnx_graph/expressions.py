@@ -103,7 +103,9 @@ class Expressions:
         return made
 
     def is_arithmetic(self, name: str) -> bool:
-        """Return whether a constant is computed of the file's arrays by more than moves of numbers."""
+        """Return whether a constant is computed of the file's arrays by more than moves of
+        numbers.
+        """
         return name in self._arithmetic
 
     def value(self, name: str) -> NDArray[Any]:

@@ -184,7 +184,9 @@ class Parameters:
                 )
 
     def _is_constant(self, root: str) -> bool:
-        """Return whether all numbers of an array are equal, as PyTorch begins with zeros and ones."""
+        """Return whether all numbers of an array are equal, as PyTorch begins with zeros and
+        ones.
+        """
         if root not in self._are_constant:
             try:
                 array = self._graph.arrays[root]

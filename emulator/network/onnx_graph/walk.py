@@ -268,7 +268,9 @@ class Walk:
         )
 
     def expect_axes(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
-        """Check that a value has these axes; those of the input that have no role yet get theirs."""
+        """Check that a value has these axes; those of the input that have no role yet get
+        theirs.
+        """
         axes = self.axes_of(value)
         if len(axes) == len(wanted):
             self._roles.update(
@@ -281,7 +283,9 @@ class Walk:
             )
 
     def look_up(self, node: OnnxNode, symbols: int) -> None:
-        """Record that the network's inputs are numbers of symbols, and how many symbols there are."""
+        """Record that the network's inputs are numbers of symbols, and how many symbols there
+        are.
+        """
         if self._symbols not in (None, symbols):
             raise node.refusal(f"looks up {symbols} symbols, and another node {self._symbols}")
         self._symbols = symbols
@@ -445,7 +449,9 @@ class Walk:
         )
 
     def holds_zeros(self, constant: Constant) -> bool:
-        """Return whether a constant holds zeros alone; its values are read if nothing else tells."""
+        """Return whether a constant holds zeros alone; its values are read if nothing else
+        tells.
+        """
         if constant.holds_zeros or constant.numbers is not None or constant.sizes is not None:
             return constant.holds_zeros
         try:
@@ -508,7 +514,9 @@ class Walk:
         values: int | None = None,
         steps: int | None = None,
     ) -> None:
-        """Record the number of channels that a value must have, of values in all, or of time steps."""
+        """Record the number of channels that a value must have, of values in all, or of time
+        steps.
+        """
         self.expectations.append(Expectation(node, value.step, channels, values, steps))
 
     def step(

@@ -204,7 +204,9 @@ class Attentions:
         self._nodes.update(map(id, (*shares, softmax, *before, first, last, *views)))
 
     def _back(self, name: str, operators: frozenset[str]) -> tuple[list[OnnxNode], str]:
-        """Return the nodes of these operators that make a value, and the one that they make it of."""
+        """Return the nodes of these operators that make a value, and the one that they make it
+        of.
+        """
         nodes: list[OnnxNode] = []
         while (node := self._makers.get(name)) is not None and node.operator in operators:
             taken = [given for given in node.inputs if given and given not in self._constants]

@@ -1,5 +1,5 @@
-"""Reading of an ONNX file, or of a model in memory, as plain data; weights stay there, unless training
-begins with them.
+"""Reading of an ONNX file, or of a model in memory, as plain data; weights stay there, unless
+training begins with them.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ def _metadata(node: onnx.NodeProto) -> dict[str, str]:
 
 
 def _text(text: str | bytes) -> str:
-    """Return a name; protobuf gives bytes if it is not UTF-8, for which decoding raises ValueError."""
+    """Return a name; protobuf gives bytes if it is not UTF-8, for which decoding raises
+    ValueError.
+    """
     return text if isinstance(text, str) else text.decode()
 
 

@@ -89,8 +89,8 @@ class _Spelling:
         )
 
     def _taker(self, name: str, operator: str, besides: Sequence[str] = ()) -> OnnxNode | None:
-        """Return the one node that takes a value, if it is of this operator, and others only read its
-        type.
+        """Return the one node that takes a value, if it is of this operator, and others only read
+        its type.
         """
         takers = [
             node

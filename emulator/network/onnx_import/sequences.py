@@ -47,7 +47,9 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
 
 
 def gather(walk: Walk, node: OnnxNode) -> Value:
-    """Return what an embedding looks up, the last step of a sequence, or the last state of a layer."""
+    """Return what an embedding looks up, the last step of a sequence, or the last state of a
+    layer.
+    """
     if node.inputs[:1] and node.inputs[0] in walk.constants:
         return Embedding.from_onnx(walk, node)
     value = walk.take(node, states=True)

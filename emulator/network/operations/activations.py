@@ -85,8 +85,8 @@ class Gelu(ElementWise):
 
     keeps_map = True
     type = "gelu"
-    # By tanh of a cubic: 3 and 2, and its derivative 5. Erf takes a polynomial of degree 5 in place of the
-    # cubic, and is counted as tanh.
+    # By tanh of a cubic: 3 and 2, and its derivative 5. Erf takes a polynomial of degree 5 in place
+    # of the cubic, and is counted as tanh.
     of_value = Arithmetic(10, 1, 1)
     onnx = ("Gelu",)
 

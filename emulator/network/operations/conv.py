@@ -164,7 +164,9 @@ class Conv(LayerOperation):
         return made
 
     def to_onnx(self, out: Export) -> None:
-        """See `Operation`; a convolution of one place over a sequence is a product for each step."""
+        """See `Operation`; a convolution of one place over a sequence is a product for each
+        step.
+        """
         window = self.window(out.reads[0].shape)
         if out.form is Form.MAPS:
             keys = {"kernel_shape": window.kernel, "strides": window.stride, "pads": window.pad * 2}
@@ -193,7 +195,9 @@ class Conv(LayerOperation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fc(LayerOperation):
-    """A fully connected layer with `features` outputs: a convolution whose kernel is the whole map."""
+    """A fully connected layer with `features` outputs: a convolution whose kernel is the whole
+    map.
+    """
 
     features: Channels
     bias: bool = True

@@ -46,7 +46,8 @@ class BatchNorm(SfuOperation):
         "mean": "running_mean",
         "variance": "running_var",
     }
-    # Sums of x and of its square, normal and result; back: dx and two gradients. Roots are once a mini-batch.
+    # Sums of x and of its square, normal and result; back: dx and two gradients. Roots are once a
+    # mini-batch.
     of_value = Arithmetic(7)
     onnx = ("BatchNormalization",)
 
@@ -183,7 +184,8 @@ class Lrn(SfuOperation):
 
     keeps_map = True
     type = "lrn"
-    # A sum of squares and the power, by a logarithm and an exponential; back: dx by a sum of y dy / sum.
+    # A sum of squares and the power, by a logarithm and an exponential; back: dx by a sum of y dy /
+    # sum.
     of_value = Arithmetic(7, 2, 1)
     onnx = ("LRN",)
 

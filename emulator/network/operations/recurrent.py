@@ -325,7 +325,9 @@ class Gru(Recurrent):
 
     @classmethod
     def imported_keys(cls, node: OnnxNode) -> dict[str, Any]:
-        """See `Recurrent`; the reset acts after the recurrent product if this is linear before it."""
+        """See `Recurrent`; the reset acts after the recurrent product if this is linear before
+        it.
+        """
         return {"reset": "after" if node.integer("linear_before_reset", 0) else "before"}
 
 

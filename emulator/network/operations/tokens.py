@@ -146,7 +146,9 @@ class LayerNorm(_RowNorm):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RmsNorm(_RowNorm):
-    """Each pixel's channels over the root of their mean square, scaled (Zhang and Sennrich, 2019)."""
+    """Each pixel's channels over the root of their mean square, scaled (Zhang and Sennrich,
+    2019).
+    """
 
     epsilon: PositiveFinite = 1e-5
 
@@ -177,7 +179,9 @@ class RmsNorm(_RowNorm):
 
 
 class _RowNormUnit(Unit):
-    """Normalisation of each pixel's channels; it keeps its inputs, and two numbers for each pixel."""
+    """Normalisation of each pixel's channels; it keeps its inputs, and two numbers for each
+    pixel.
+    """
 
     def __init__(self, channels: int, epsilon: float, site: Site) -> None:
         super().__init__(site)
@@ -356,7 +360,9 @@ class Tokens(SfuOperation):
         return channels, rows * columns + self.class_token, 1
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`; the class token waits for nothing that later tokens do not wait for."""
+        """See `SfuOperation`; the class token waits for nothing that later tokens do not wait
+        for.
+        """
         _, rows, columns = shape
         forward = np.repeat(np.arange(rows), columns)
         if self.class_token:

@@ -1,1 +1,3 @@
-"""Networks and PyTorch: trained ones as its modules and by its names, and models of users' own code."""
+"""Networks and PyTorch: trained ones as its modules and by its names, and models of users' own
+code.
+"""

@@ -1,7 +1,8 @@
-"""Networks from a user's own code: `my_model.py:make_model`, a function that makes a model of PyTorch.
+"""Networks from a user's own code: `my_model.py:make_model`, a function that makes a model of
+PyTorch.
 
-The file is run as Python, and only where it is named so: no command takes such a name from a file of
-results, or of a run that it resumes.
+The file is run as Python, and only where it is named so: no command takes such a name from a file
+of results, or of a run that it resumes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ _SIZES = re.compile(r"[1-9]\d{0,6}(?:x[1-9]\d{0,6}){0,2}", re.ASCII)
 
 
 def network_of_code(code: Code, sizes: str | None, seed: int) -> TorchNetwork:
-    """Return the network of the model that a function makes, whose first weights are drawn by PyTorch
-    with `seed`.
+    """Return the network of the model that a function makes, whose first weights are drawn by
+    PyTorch with `seed`.
 
     `sizes` are those of a sample: "3x224x224" of an image, "128x40" of steps of values, "784" of
     values, or of symbols where the model has an embedding.
 
     Raises:
-        InputError: there is no such function, it fails, makes no model, or makes one that no network
+        InputError: there is no such function, it fails, makes no model, or makes one that no
+        network
             here can express; with file and line where code fails.
     """
     if not code.function:

@@ -1,4 +1,5 @@
-"""Modules of PyTorch that compute what networks do: `Results.to_torch` and `emuchain export --torch`.
+"""Modules of PyTorch that compute what networks do: `Results.to_torch` and `emuchain export
+--torch`.
 
 This module alone imports PyTorch; nothing imports it before it is asked for.
 """
@@ -71,7 +72,9 @@ class NetworkModule(nn.Module):
 
 
 class _Call(NamedTuple):
-    """A step of a network: the module that it calls, if it does, on which tensors, to make which."""
+    """A step of a network: the module that it calls, if it does, on which tensors, to make
+    which.
+    """
 
     module: str | None
     reads: tuple[int, ...]

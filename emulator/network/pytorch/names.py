@@ -1,9 +1,9 @@
 """What files keep of a model of PyTorch: the table `torch` of a network's description.
 
-It says which numbers of the model's tensors the arrays of layers are, by tensors' names. Tensors are
-laid end to end; the place of each number of an array is a sum of a term for each axis, and a term's
-values are written as runs of equal steps. So transposed, joined and reordered weights take a line
-each. Tensors that no layer has whole, such as masks and counts, are there with their values.
+It says which numbers of the model's tensors the arrays of layers are, by tensors' names. Tensors
+are laid end to end; the place of each number of an array is a sum of a term for each axis, and a
+term's values are written as runs of equal steps. So transposed, joined and reordered weights take a
+line each. Tensors that no layer has whole, such as masks and counts, are there with their values.
 """
 
 from __future__ import annotations

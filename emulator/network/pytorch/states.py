@@ -1,4 +1,6 @@
-"""Trained networks by PyTorch's names, and as its modules; and weights from tensors by these names."""
+"""Trained networks by PyTorch's names, and as its modules; and weights from tensors by these
+names.
+"""
 
 from __future__ import annotations
 

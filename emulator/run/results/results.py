@@ -99,12 +99,14 @@ class Results:
     steps: Table = dataclasses.field(default_factory=dict)
     rounding: Table = dataclasses.field(default_factory=dict)
     model: TorchNetwork | None = None
-    """The network of a run in this process whose network was a model of PyTorch; files have none."""
+    """The network of a run in this process whose network was a model of PyTorch; files have
+    none.
+    """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights after the last epoch as tensors of PyTorch, by its names, for the model
-        that was given to `emuchain.from_torch`: `model.load_state_dict(run.state_dict())`. Of a
-        network that was no model, names are those of `to_torch`.
+        """Return the weights after the last epoch as tensors of PyTorch, by its names, for the
+        model that was given to `emuchain.from_torch`: `model.load_state_dict(run.state_dict())`. Of
+        a network that was no model, names are those of `to_torch`.
 
         Ties, shapes and types are the model's; what no layer trains is as it was.
 

@@ -59,7 +59,9 @@ class _Content(NamedTuple):
 
 
 class Seal:
-    """Takes arrays by their paths in a file, whole or rows after rows, in any order of the paths."""
+    """Takes arrays by their paths in a file, whole or rows after rows, in any order of the
+    paths.
+    """
 
     def __init__(self) -> None:
         self._contents: dict[str, _Content] = {}
@@ -94,7 +96,9 @@ _LOCKED = (
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """Return an attribute's value as an array, as it is before it is written and after it was read."""
+    """Return an attribute's value as an array, as it is before it is written and after it was
+    read.
+    """
     return np.asarray(value)
 
 

@@ -328,7 +328,9 @@ NOTHING, UNUSED = Exchanged(), Usage(0, (), ())
 
 @dataclasses.dataclass
 class SoFar:
-    """What rank 0 knows of an epoch that is not finished: replicas' mini-batches, and sizes sent."""
+    """What rank 0 knows of an epoch that is not finished: replicas' mini-batches, and sizes
+    sent.
+    """
 
     shares: list[StepResult] = dataclasses.field(default_factory=list)
     sizes: dict[SentBy, NDArray[np.int64]] = dataclasses.field(default_factory=dict)

@@ -337,7 +337,9 @@ class Ended:
 
 
 class RunCheckpoints:
-    """The checkpoints of one run, after each leg and after each epoch. Only rank 0 has a `leader`."""
+    """The checkpoints of one run, after each leg and after each epoch. Only rank 0 has a
+    `leader`.
+    """
 
     def __init__(
         self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None

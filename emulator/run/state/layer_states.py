@@ -48,8 +48,8 @@ _OF_WEIGHTS = MASTER, TURNED
 
 
 def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
-    """Return what training keeps of each array that is learnt: its value, a master copy, what EB reads,
-    if it was rounded by chance, and what updates remember.
+    """Return what training keeps of each array that is learnt: its value, a master copy, what EB
+    reads, if it was rounded by chance, and what updates remember.
     """
     master = (MASTER,) if config.precision.has_copies else ()
     turned = (TURNED,) if config.precision.turns_by_chance else ()

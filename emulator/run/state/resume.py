@@ -252,8 +252,8 @@ def checkpoints_of(
 
 
 def _first_weights(plan: Plan, drawn: frozenset[str]) -> Weights:
-    """Return the weights that a run begins with: those of the file that its configuration names, or of
-    its model.
+    """Return the weights that a run begins with: those of the file that its configuration names, or
+    of its model.
     """
     init, network = plan.config.init, plan.network
     if init is not None:

@@ -1,7 +1,7 @@
 """Files of PyTorch with a plain state_dict: tensors by name, and nothing that runs code.
 
-They are written by `torch.save`, and read by `torch.load` with `weights_only`, which makes nothing but
-tensors and containers of them.
+They are written by `torch.save`, and read by `torch.load` with `weights_only`, which makes nothing
+but tensors and containers of them.
 """
 
 from __future__ import annotations

@@ -402,8 +402,8 @@ _IMAGES = {
 
 
 class WeightsFile:
-    """A file for weights, which this process alone writes from now on; `as_torch`, whatever its name
-    ends in, with a state_dict of PyTorch.
+    """A file for weights, which this process alone writes from now on; `as_torch`, whatever its
+    name ends in, with a state_dict of PyTorch.
 
     Raises:
         InputError: its name has another ending, or it cannot be written.

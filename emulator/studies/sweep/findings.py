@@ -339,7 +339,9 @@ def chosen_rows(result: SweepResult, most: int) -> list[dict[str, Any]]:
 
 
 def _some(series: Series, most: int) -> list[dict[str, Any]]:
-    """Return the first, the last, the fastest and the knee of a series, and others evenly spread."""
+    """Return the first, the last, the fastest and the knee of a series, and others evenly
+    spread.
+    """
     rows = series.rows
     fastest = max(range(len(rows)), key=lambda place: rows[place]["images_per_s"])
     places = {0, len(rows) - 1, fastest} | ({rows.index(series.knee)} if series.knee else set())

@@ -156,7 +156,9 @@ def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured
 
 
 def _with_range(measured: Measured, roofs: Roofs) -> Measured:
-    """Return the figures of a point with the range of its rate, and what other draws of it follow."""
+    """Return the figures of a point with the range of its rate, and what other draws of it
+    follow.
+    """
     assert measured.images_per_s is not None
     at_rate = roofs.at_rate(measured.images_per_s)
     low = high = measured.images_per_s
@@ -466,7 +468,8 @@ class Journal:
         csv.writer(text, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
         return text.getvalue()
 
-    # The file, of which a last line without an end is one that was being written when the sweep was ended:
+    # The file, of which a last line without an end is one that was being written when the sweep was
+    # ended:
     #   network,cluster,devices,boards,images_per_s,...,point
     #   quick-cifar,vc709,4,4,1234.5,...,IDENTITY-CHECKSUM      as points finish; at the end in their order
     def _cells(self, row: dict[str, Any], point: str) -> list[Any]:

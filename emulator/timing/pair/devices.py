@@ -1,5 +1,5 @@
-"""Devices of a pair, and what recurrent layers take of them: a GPU with its times and its memory, an
-FPGA built of chains of PEs, and the link between them.
+"""Devices of a pair, and what recurrent layers take of them: a GPU with its times and its memory,
+an FPGA built of chains of PEs, and the link between them.
 
 The GPU does products over all time steps at once, and dependent steps as cuDNN does them; some of
 it memory binds.

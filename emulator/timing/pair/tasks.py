@@ -11,8 +11,9 @@ Overlapped:
         the PEs have done the layer before, whose outputs I-MVM waits for.
     BW  The GPU transposes R and sends it anew. Its steps wait for the errors of the layer's outputs, which BW I-MVM of
         the layer behind makes. GC and WU of that layer run on the GPU meanwhile.
-The GPU does its tasks one after another. So it transposes R after BW I-MVM of the layer behind, which is older. In turn
-(section 6.2.4) nothing overlaps. A GPU alone does all steps of a layer, as cuDNN trains it, and then those of the next.
+The GPU does its tasks one after another. So it transposes R after BW I-MVM of the layer behind,
+which is older. In turn (section 6.2.4) nothing overlaps. A GPU alone does all steps of a layer, as
+cuDNN trains it, and then those of the next.
 """
 
 from __future__ import annotations

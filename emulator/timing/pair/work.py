@@ -111,7 +111,9 @@ class RecurrentWork:
 
 @dataclasses.dataclass(frozen=True)
 class OtherWork:
-    """Layers without a state, which the GPU does: `macs` are multiply-accumulates of a sample's FW."""
+    """Layers without a state, which the GPU does: `macs` are multiply-accumulates of a sample's
+    FW.
+    """
 
     name: str
     macs: int

@@ -1,5 +1,6 @@
-"""What came out. Of a run: what was trained, how well, how fast, and what limits it, and the settings.
-Of several: what came of each, or of the means over its seeds, and the keys in which they differ.
+"""What came out. Of a run: what was trained, how well, how fast, and what limits it, and the
+settings. Of several: what came of each, or of the means over its seeds, and the keys in which they
+differ.
 """
 
 from __future__ import annotations

@@ -277,7 +277,9 @@ class Group:
         return float(run.results.history[column][self.epochs - 1]) if self.epochs else math.nan
 
     def rate(self, run: Run) -> float:
-        """Return a run's rate on the cluster up to that epoch, in samples/s; NaN before the first."""
+        """Return a run's rate on the cluster up to that epoch, in samples/s; NaN before the
+        first.
+        """
         time_s = self.value(run, "virtual_time_ps") * 1e-12
         return int(run.results.config["samples"]) * self.epochs / time_s if time_s else math.nan
 

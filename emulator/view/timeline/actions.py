@@ -92,7 +92,9 @@ def by_lane(spans: Iterable[Span]) -> Mapping[Lane, list[Span]]:
 
 
 def action_look(kind: Kind, micro_batch: int, chunk: int, chunks: int) -> Look:
-    """Return how an action is drawn: in the colour of its kind, with the number of its micro-batch."""
+    """Return how an action is drawn: in the colour of its kind, with the number of its
+    micro-batch.
+    """
     marks = _MARKS[kind]
     return Look(marks[micro_batch % len(marks)], _shade(kind, chunk, chunks), str(micro_batch))
 
@@ -374,7 +376,9 @@ class ActionRun:
                 )
 
     def _recorded(self, recorders: Collection[SpanRecorder]) -> list[tuple[Span, _Work | None]]:
-        """Return the spans that the recorders of all ranks have kept, with the work that they are."""
+        """Return the spans that the recorders of all ranks have kept, with the work that they
+        are.
+        """
         kept, recorded = kept_by(recorders), list[tuple[Span, _Work | None]]()
         for resource, works in self._works.items():
             for number, work in works.items():

@@ -1,5 +1,5 @@
-"""Spans and flows: what each lane of a run did when, and what fed what; and a chart of them, as text
-and as a picture.
+"""Spans and flows: what each lane of a run did when, and what fed what; and a chart of them, as
+text and as a picture.
 
 Three adapters make them: of rows on engines (`rows`), of whole actions (`actions`), of the tasks of
 a GPU with an FPGA (`tasks`). A trace and charts show them, whoever made them.
@@ -68,7 +68,9 @@ class Span:
 
 
 class Flow(NamedTuple):
-    """An arrow from the span on lane `source` at `leaves_ps` to the one on `target` at `enters_ps`."""
+    """An arrow from the span on lane `source` at `leaves_ps` to the one on `target` at
+    `enters_ps`.
+    """
 
     source: Lane
     leaves_ps: int
@@ -356,7 +358,8 @@ def _add_work(work: NDArray[np.float64], chart: Chart, span: Span) -> None:
     """Add the work of a span in each column, in parts of a ps, as many as columns: whole numbers,
     so exact.
     """
-    # The chart's `length` ps are length * columns parts, so a column has `length` of them, and no edge is rounded:
+    # The chart's `length` ps are length * columns parts, so a column has `length` of them, and no
+    # edge is rounded:
     #   columns  |    0    |    1    |    2    |
     #   span         [####____####______###]        #: pieces, which alone are work; without any, all of it is
     columns, length = len(work), chart.end_ps - chart.begin_ps

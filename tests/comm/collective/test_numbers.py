@@ -1,5 +1,5 @@
-"""What replicas make of values by a collective: sums in the order of its steps, the same bits at all
-of them, under a codec, too.
+"""What replicas make of values by a collective: sums in the order of its steps, the same bits at
+all of them, under a codec, too.
 """
 
 from __future__ import annotations

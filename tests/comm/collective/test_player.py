@@ -1,4 +1,6 @@
-"""Times of collectives: closed forms, those of INCEPTIONN's exchanges, and what costs at ends add."""
+"""Times of collectives: closed forms, those of INCEPTIONN's exchanges, and what costs at ends
+add.
+"""
 
 from __future__ import annotations
 

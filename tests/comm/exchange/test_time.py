@@ -227,7 +227,9 @@ def test_a_chain_costs_hops() -> None:
 
 @pytest.mark.parametrize("topology", [Cycle(), Torus(), Torus(shape=(1, 12)), Torus(shape=(6, 2))])
 def test_a_ring_on_a_ring_has_the_closed_form(topology: Topology) -> None:
-    """2 (p-1) (alpha + n/p beta) + (p-1) n/p gamma, for every worker: no hop is longer than a link."""
+    """2 (p-1) (alpha + n/p beta) + (p-1) n/p gamma, for every worker: no hop is longer than a
+    link.
+    """
     p, n = 12, 12_000
     wired = dataclasses.replace(PLAIN, topology=topology).among(p)
     expected = 2 * (p - 1) * (ALPHA + n // p * BETA) + (p - 1) * (n // p) * GAMMA
@@ -259,7 +261,9 @@ def test_a_broadcast_does_not_wait_for_a_late_receiver() -> None:
 
 
 def test_hierarchies_by_hand() -> None:
-    """Two groups of two, 4,000 bytes: rings of two, then two leaders, then one round in each group."""
+    """Two groups of two, 4,000 bytes: rings of two, then two leaders, then one round in each
+    group.
+    """
     n = 4000
     two = 2 * ALPHA + n * BETA + n // 2 * GAMMA
     pass_on = ALPHA + n * BETA

@@ -89,7 +89,9 @@ def test_ranges_hold_the_constants_of_further_runs(tmp_path: Path) -> None:
 
 
 def eager(size: int) -> float:
-    """What messages take in s that agree first from 4 KiB on, for 9 us, and then are copied once."""
+    """What messages take in s that agree first from 4 KiB on, for 9 us, and then are copied
+    once.
+    """
     return 1e-6 + size / (2e9 if size < 4096 else 10e9) + (9e-6 if size >= 4096 else 0)
 
 

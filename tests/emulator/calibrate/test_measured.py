@@ -133,7 +133,9 @@ def test_a_report_of_the_bitstream(tmp_path: Path) -> None:
 
 
 def test_early_b_eff() -> None:
-    """What b_eff 1.1 measured in 2020 on such boards, over the same links, two messages to a loop."""
+    """What b_eff 1.1 measured in 2020 on such boards, over the same links, two messages to a
+    loop.
+    """
     path = Path(os.environ.get("EMUCHAIN_WITNESSES") or "/none") / "hpcc2020_beff_520n.csv"
     if not path.exists():
         pytest.skip("EMUCHAIN_WITNESSES names no folder with hpcc2020_beff_520n.csv")

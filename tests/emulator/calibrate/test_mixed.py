@@ -1,4 +1,6 @@
-"""The mixed model: its ranges beside those of statisticians, and how many further rows they hold."""
+"""The mixed model: its ranges beside those of statisticians, and how many further rows they
+hold.
+"""
 
 from __future__ import annotations
 

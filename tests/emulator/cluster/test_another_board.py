@@ -119,7 +119,9 @@ def row_macs(work: Work) -> int:
 
 
 def fewest_ps(held: Array, works: Sequence[Work]) -> int | None:
-    """The least time of a sample on the slowest engine: cell after cell given to the slowest one."""
+    """The least time of a sample on the slowest engine: cell after cell given to the slowest
+    one.
+    """
     cells = [1] * len(works)
     if held.cells < len(works):
         return None

@@ -39,7 +39,9 @@ def board(array: EngineArray, dsp: int = 10**6) -> ArrayFpga:
 
 
 def test_a_sample_by_hand() -> None:
-    """The drawing of arrays.py: 48 outputs, 100 pixels, 27 taps on 32 x 64 results of 3 multipliers."""
+    """The drawing of arrays.py: 48 outputs, 100 pixels, 27 taps on 32 x 64 results of 3
+    multipliers.
+    """
     array = EngineArray(32, 64, drain_cycles=4, start_cycles=10)
     work = Work(rows=10, columns=10, inputs=3, outputs=48, tile=9)
     assert array.passes(work) == 4
@@ -130,7 +132,9 @@ def test_wrong_keys_say_what_is_right(tmp_path: Path, keys: str, message: str) -
 
 
 def test_a_board_that_takes_layers_in_turn_runs_them_on_its_array() -> None:
-    """By hand: FP of a convolution with 8 x 16 results at once, 4 multipliers each, of 3 samples."""
+    """By hand: FP of a convolution with 8 x 16 results at once, 4 multipliers each, of 3
+    samples.
+    """
     network = {
         "name": "n",
         "input": [4, 6, 6],

@@ -135,7 +135,9 @@ def test_what_is_refused(
 
 
 def test_both_clocks_take_a_kind() -> None:
-    """Rows wait for what 66 bytes a packet take: simulation and training agree to the picosecond."""
+    """Rows wait for what 66 bytes a packet take: simulation and training agree to the
+    picosecond.
+    """
     cluster = {"name": "udp", "boards": [{"type": "vc709"}], "links": {"kind": "udp"}}
     keys: dict[str, Any] = {"devices": 2, "samples": 64, "epochs": 1, "batch": 16}
     times = [

@@ -1,4 +1,6 @@
-"""What a board's multipliers reach, beside designs that were measured, and what they are built of."""
+"""What a board's multipliers reach, beside designs that were measured, and what they are built
+of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Physical constants that no hardware has: each is noted once, by key and value, with what exists."""
+"""Physical constants that no hardware has: each is noted once, by key and value, with what
+exists.
+"""
 
 from __future__ import annotations
 

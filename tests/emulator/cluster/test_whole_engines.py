@@ -57,7 +57,9 @@ def test_fully_connected_layers_take_turns() -> None:
 
 
 def fewest_ps(held: WholeEnginesFpga, works: list[Work]) -> int | None:
-    """The least time of a sample on the slowest engine, over all numbers of CEs (or tiles) of each."""
+    """The least time of a sample on the slowest engine, over all numbers of CEs (or tiles) of
+    each.
+    """
     steps = [
         (
             [(w.rows * -(-w.convolutions // n), n) for n in range(1, w.convolutions + 1)]

@@ -74,7 +74,9 @@ def drawn(rng: random.Random) -> dict[str, object]:
 
 
 def check(ask: Ask, flags: Mapping[str, object]) -> Said | None:
-    """Check that the readers of a plan agree; return what `simulate` says, None where all refuse."""
+    """Check that the readers of a plan agree; return what `simulate` says, None where all
+    refuse.
+    """
     planned, swept = ask("plan", flags), ask("sweep", flags)
     simulated = ask("simulate", {**flags, "samples": 2 * int(str(flags["batch"]))})
     if isinstance(planned, str) or isinstance(simulated, str):
@@ -104,7 +106,9 @@ def check(ask: Ask, flags: Mapping[str, object]) -> Said | None:
 @pytest.mark.sampled(13)
 @pytest.mark.slow
 def test_all_readers_of_a_plan_agree(ask: Ask, seed: int) -> None:
-    """With memory modelled, left out, and as in FPDeep; a run that leaves it out is never slower."""
+    """With memory modelled, left out, and as in FPDeep; a run that leaves it out is never
+    slower.
+    """
     rng = random.Random(seed)
     for _ in range(4):
         flags = drawn(rng)

@@ -1,5 +1,5 @@
-"""Models of a user's own code on the command line: `FILE.py:FUNCTION` is run where it is named so, and
-what is wrong with it is one line, with file and line.
+"""Models of a user's own code on the command line: `FILE.py:FUNCTION` is run where it is named so,
+and what is wrong with it is one line, with file and line.
 """
 
 from __future__ import annotations

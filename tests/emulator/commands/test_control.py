@@ -1,4 +1,6 @@
-"""`train --control`: the same run without codec, and what the codec changes, first in the answer."""
+"""`train --control`: the same run without codec, and what the codec changes, first in the
+answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The first word of a command: a network or a configuration, distinguished by name and by content."""
+"""The first word of a command: a network or a configuration, distinguished by name and by
+content.
+"""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], one_line: Any) -> Refused:
-    """Runs a command that must end with one line and status 2, and touch nothing; returns the line."""
+    """Runs a command that must end with one line and status 2, and touch nothing; returns the
+    line.
+    """
 
     def state() -> dict[Path, tuple[int, int, bytes]]:
         stats = ((path, path.lstat()) for path in folder.rglob("*"))

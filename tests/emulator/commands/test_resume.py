@@ -99,7 +99,9 @@ def test_simulation_drains_as_training_does(
 
 @pytest.fixture(scope="module")
 def written(small_cifar: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a checkpoint of a run that stopped after its first epoch, and its results file."""
+    """A folder with a checkpoint of a run that stopped after its first epoch, and its results
+    file.
+    """
     folder = tmp_path_factory.mktemp("written")
     keys = {**SETTINGS, "devices": 2, "checkpoint": str(folder / "run.ckpt"), "epochs": 1}
     emuchain.train(data=str(small_cifar), out=str(folder / "run.h5"), **keys)

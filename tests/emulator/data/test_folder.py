@@ -22,7 +22,9 @@ RANDOM = np.random.default_rng(5)
 
 
 def write(path: Path, size: tuple[int, int] = (6, 5), mode: str = "RGB") -> np.ndarray:
-    """Write a random picture of some (rows, columns); return its pixels (channels, rows, columns)."""
+    """Write a random picture of some (rows, columns); return its pixels (channels, rows,
+    columns).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = RANDOM.integers(0, 256, (*size, 3) if mode == "RGB" else size, dtype=np.uint8)
     Image.fromarray(pixels, mode).save(path)

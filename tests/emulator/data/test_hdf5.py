@@ -1,4 +1,6 @@
-"""HDF5 files that are hostile: links, storage elsewhere, sizes that are not there, filters, chunks."""
+"""HDF5 files that are hostile: links, storage elsewhere, sizes that are not there, filters,
+chunks.
+"""
 
 from __future__ import annotations
 

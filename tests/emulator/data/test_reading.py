@@ -178,7 +178,9 @@ def test_what_does_not_fit(where: str, reading: Reading, words: str) -> None:
 
 
 def chosen(labels: np.ndarray, classes: int, share: float, seed: int) -> list[int]:
-    """Return the test samples as they were chosen class by class, each by a generator of its own."""
+    """Return the test samples as they were chosen class by class, each by a generator of its
+    own.
+    """
     test: list[int] = []
     for k in range(classes):
         members = np.flatnonzero(labels == k)

@@ -33,7 +33,9 @@ RULE = Rule(Sgd(learning_rate=0.1, weight_decay=0, momentum=0))
 def test_moving_averages_are_those_of_pytorch(
     samples: int, size: int, cut: int, momentum: float
 ) -> None:
-    """To 1e-6 over ten mini-batches of 2 to 4,096 values, whose means are not 0, in two spans each."""
+    """To 1e-6 over ten mini-batches of 2 to 4,096 values, whose means are not 0, in two spans
+    each.
+    """
     torch = pytest.importorskip("torch")
     images, before, after = (Tensor(n, (3, size, size)) for n in range(3))
     norm = SfuStep(BatchNorm(momentum=momentum), (before,), after)

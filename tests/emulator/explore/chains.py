@@ -1,4 +1,6 @@
-"""What tests of the exploration share: random profiles on unequal devices, and cuts counted anew."""
+"""What tests of the exploration share: random profiles on unequal devices, and cuts counted
+anew.
+"""
 
 from __future__ import annotations
 

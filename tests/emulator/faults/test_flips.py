@@ -89,7 +89,9 @@ NARROW = ["bf16", "fp16", "fp8", "q2.6", "mxfp8", "mxfp4", "mxint8", "nvfp4"]
 
 
 def held(name: str, values: np.ndarray = VALUES) -> tuple[NumberFormat, LineFormat, np.ndarray]:
-    """A format, lines of it from a pixel's third channel on, two pixels a tensor, and values in it."""
+    """A format, lines of it from a pixel's third channel on, two pixels a tensor, and values in
+    it.
+    """
     number = number_format(name)
     if isinstance(number.grid, BlockGrid):
         made = on_blocks(values, number.grid, -1, tensor=2 * values.shape[-1])
@@ -127,7 +129,9 @@ def test_of_codes_every_bit_flips_at_rate_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp4", "nvfp4"])
 def test_a_scale_that_is_hit_changes_its_block(name: str) -> None:
-    """Bits 4 to 7 are those of scales alone where elements have four bits; of E4M3 elements, too."""
+    """Bits 4 to 7 are those of scales alone where elements have four bits; of E4M3 elements,
+    too.
+    """
     number, form, values = held(name, np.full((50, 4, 10), 1.5, np.float32))
     hit = flipper(0.002, lowest_bit=4).values(values, 0, 0, form)
     moved = (hit != values).reshape(-1, 10)

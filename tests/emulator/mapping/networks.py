@@ -60,7 +60,9 @@ def max_pool(rows: int, columns: int) -> Operation:
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 24) -> Network:
-    """Some convolutions, in groups or not, and fully connected layers, with few or many channels."""
+    """Some convolutions, in groups or not, and fully connected layers, with few or many
+    channels.
+    """
     channels = st.one_of(st.integers(1, min(6, most)), st.integers(min(14, most), most))
     shape = draw(channels), draw(st.integers(1, 9)), draw(st.integers(1, 9))
     operations: list[Operation] = []
@@ -143,7 +145,9 @@ def work_of(layer: Layer) -> list[tuple[int, int, int]]:
 
 
 def fewest_cycles(engines: list[tuple[int, int, int]], dsp: int) -> int | None:
-    """Cycles of a sample on the slowest of these engines, tile after tile given to the slowest one."""
+    """Cycles of a sample on the slowest of these engines, tile after tile given to the slowest
+    one.
+    """
     tiles = [1] * len(engines)
     if (left := dsp - sum(k for _, _, k in engines)) < 0:
         return None

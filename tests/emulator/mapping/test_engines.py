@@ -1,4 +1,6 @@
-"""Engines: whole tiles, by hand and by FPDeep's operation counts, and no allocation that is faster."""
+"""Engines: whole tiles, by hand and by FPDeep's operation counts, and no allocation that is
+faster.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,9 @@ def test_by_hand() -> None:
 
 
 def test_rows_with_a_scale_are_rounded_whole() -> None:
-    """NVFP4: errors of inputs travel as sums up to the layer's first slice; each row has 4 bytes."""
+    """NVFP4: errors of inputs travel as sums up to the layer's first slice; each row has 4
+    bytes.
+    """
     network, number = load_network("quick-cifar"), precision_of("nvfp4")
     assert row_bytes(cut_in(network, 1, 10), number) == {
         DataPath.ACTIVATIONS: 22 * 8 + 2 * 16 + 4,

@@ -1,4 +1,6 @@
-"""Recurrent layers that are cut by units: what cuts must not change, and what they send and store."""
+"""Recurrent layers that are cut by units: what cuts must not change, and what they send and
+store.
+"""
 
 from __future__ import annotations
 

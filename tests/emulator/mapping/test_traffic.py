@@ -85,7 +85,9 @@ def test_bytes_of_a_stream() -> None:
 
 
 def test_forward_paths_are_1_2_and_5() -> None:
-    """Those of FPDeep; of the two that gather a recurrent layer's states, errors run to the right."""
+    """Those of FPDeep; of the two that gather a recurrent layer's states, errors run to the
+    right.
+    """
     of_fpdeep = [path for path in DataPath if not path.is_of_states]
     assert {path.value for path in of_fpdeep} == {1, 2, 3, 4, 5, 6}
     assert {path.value for path in of_fpdeep if path.is_forward} == {1, 2, 5}

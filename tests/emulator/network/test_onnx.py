@@ -1,4 +1,6 @@
-"""Networks from ONNX files: the same as from TOML, whether the files are made here or by PyTorch."""
+"""Networks from ONNX files: the same as from TOML, whether the files are made here or by
+PyTorch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""ONNX operators one by one: what becomes of each, and of names, constants and the order of nodes."""
+"""ONNX operators one by one: what becomes of each, and of names, constants and the order of
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -376,7 +378,9 @@ def test_from_maps_to_classes(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_means_of_whole_maps(tmp_path: Path, keepdims: int) -> None:
-    """Classes without a fully connected layer; ReduceMean's axes are an input from version 18 on."""
+    """Classes without a fully connected layer; ReduceMean's axes are an input from version 18
+    on.
+    """
     graph = Graph("n", 3, 8, 8)
     graph.conv("conv", 3, 4, 3)
     graph.node("ReduceMean", graph.last, graph.numbers(-2, -1), keepdims=keepdims)

@@ -1,4 +1,6 @@
-"""Products of two maps in ONNX files become `multiply`; test_multiply.py compares what they compute."""
+"""Products of two maps in ONNX files become `multiply`; test_multiply.py compares what they
+compute.
+"""
 
 from __future__ import annotations
 

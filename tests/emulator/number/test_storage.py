@@ -41,7 +41,9 @@ PART = Slice(CONV, 0, 64)
     ],
 )
 def test_arrays_of_a_parameter(given: str, states: int, bytes_of_32: int) -> None:
-    """A working copy, where it is not the master; the master; its gradient of 4 bytes; and states."""
+    """A working copy, where it is not the master; the master; its gradient of 4 bytes; and
+    states.
+    """
     assert precision_of(given).storage(states).weight_bytes(Lines(32, 1)) == bytes_of_32
 
 
@@ -106,8 +108,8 @@ def test_a_block_that_is_cut_has_its_scale_on_both_sides() -> None:
 
 
 def test_rows_and_channels_have_scales_of_their_own() -> None:
-    """NVFP4: channels 30 to 35 of a map are in two blocks; each row has 4 bytes, and each channel of
-    weights.
+    """NVFP4: channels 30 to 35 of a map are in two blocks; each row has 4 bytes, and each channel
+    of weights.
     """
     storage = precision_of("nvfp4").storage(0)
     layer = next(layer for layer in load_network("vgg16-cifar").layers if layer.name == "conv1_2")

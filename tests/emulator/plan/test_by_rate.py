@@ -28,7 +28,9 @@ def plan_of(plan_of: PlanOf) -> PlanOf:
 
 
 def bound_ps(plan: ChainPlan) -> int:
-    """The least time of a sample on the slowest engine or link: no cut and no placement takes less."""
+    """The least time of a sample on the slowest engine or link: no cut and no placement takes
+    less.
+    """
     balance = partition_with_memory(plan.network, plan.cluster, plan.devices, None).balance
     assert balance is not None
     return balance.server_ps
@@ -68,7 +70,9 @@ CLUSTERS = {"vc709": counted(), "u280": "u280"}
 
 
 def check_series(network: str, cluster: str, gbps: float, series: list[int]) -> None:
-    """Fewer boards than have room for the buffers of all layers are refused, on built multipliers."""
+    """Fewer boards than have room for the buffers of all layers are refused, on built
+    multipliers.
+    """
     intervals: list[int] = []
     for devices in series:
         changes = {"link.bandwidth_gbps": gbps}

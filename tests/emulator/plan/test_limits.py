@@ -227,7 +227,9 @@ def test_engines_of_a_board_get_what_its_own_buffers_leave() -> None:
 
 @pytest.mark.parametrize("devices", [3, 9])
 def test_a_plan_without_memory_is_not_limited_by_its_buffers(devices: int) -> None:
-    """Of VGG-16's memories of few words, in LUTs, the last boards would have more than there are."""
+    """Of VGG-16's memories of few words, in LUTs, the last boards would have more than there
+    are.
+    """
     ignored, modelled = (
         plan_on("vc709", "vgg16-cifar", devices, memory=memory)
         for memory in ("ignored", "modelled")

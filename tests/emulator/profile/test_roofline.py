@@ -82,7 +82,9 @@ def test_what_is_off_chip_costs_its_bytes() -> None:
 
 
 def test_shared_weights_are_gathered_on_chip_where_they_find_room() -> None:
-    """One of 4 replicas keeps a quarter, has room for a layer's, and reads none of them off chip."""
+    """One of 4 replicas keeps a quarter, has room for a layer's, and reads none of them off
+    chip.
+    """
     room, gathered = BUFFERS + 4 * PARAMETERS, 4 * PARAMETERS
     found = board_stage(whole(net(), 0, 1), board(room, 0.001), 2, 5, shares=4)
     features = 2 * 4 * FEATURES

@@ -91,7 +91,9 @@ def test_every_code_is_its_number_and_comes_back(build_stream: BuildStream) -> N
 
 @pytest.mark.slow
 def test_rows_in_blocks_come_back(build_stream: BuildStream) -> None:
-    """Channels of two pixels from `first` on, of a map that is rounded in blocks from channel 0 on."""
+    """Channels of two pixels from `first` on, of a map that is rounded in blocks from channel 0
+    on.
+    """
     words, body = PIXELS * CHANNELS, ""
     for i, (number, first, flat) in enumerate(MAPS):
         blocks = -(-(first % number.block + CHANNELS) // number.block)

@@ -29,7 +29,9 @@ def test_rows_take_the_plans_cycles() -> None:
 @pytest.mark.parametrize("tiles", [1, 2, 7, 40])
 @pytest.mark.parametrize("depth", [0, 4, 36])
 def test_a_sum_is_there_when_its_next_product_comes(sums: int, tiles: int, depth: int) -> None:
-    """Convolution q works on sum q modulo `sums`; tiles of one cycle on the same sum are chained."""
+    """Convolution q works on sum q modulo `sums`; tiles of one cycle on the same sum are
+    chained.
+    """
     every = interleaved_every(sums, tiles, depth)
     free = [0] * sums  # when each sum has been written
     for q in range(10 * sums * tiles):

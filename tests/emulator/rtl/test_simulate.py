@@ -23,7 +23,9 @@ def cuts_of(of: ChainPlan) -> set[Cut]:
 
 @pytest.fixture(scope="module")
 def two_layers(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> RtlResult:
-    """The simulation of a network whose second layer two devices share, cut by its input channels."""
+    """The simulation of a network whose second layer two devices share, cut by its input
+    channels.
+    """
     of = plan(TWO_LAYERS, cluster(40), 2)
     assert Cut.ICP in cuts_of(of)
     return simulated(of, tmp_path_factory.mktemp("two"))

@@ -329,7 +329,9 @@ weights and errors.
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", MULTIPLIERS)
 def test_multipliers_are_the_plans(yosys: str, tmp_path: Path, precision: str) -> None:
-    """Of each device's engines within a fifth, or a DSP: of a board that says what this RTL takes."""
+    """Of each device's engines within a fifth, or a DSP: of a board that says what this RTL
+    takes.
+    """
     kind, said = MULTIPLIERS[precision]
     boards = cluster(1 if said["per_dsp"] > 1 else 40)
     boards["boards"][0]["multipliers"] = {kind: said}

@@ -95,7 +95,9 @@ def gpt(
 
 
 def vit(width: int, blocks: int, heads: int, **keys: Any) -> Table:
-    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention; `keys` are attention's."""
+    """Patches of 8 x 8 of images of 32 x 32, a class token, full attention; `keys` are
+    attention's.
+    """
     patches = {"type": "conv", "channels": width, "kernel": 8, "stride": 8, "name": "patches"}
     layers: list[Table] = [patches, {"type": "tokens", "class_token": True}]
     layers += [{"type": "positions", "name": "x0"}, {"type": "rms-norm"}]

@@ -1,4 +1,6 @@
-"""Activations and averages in whole chains: mappings change no number, PyTorch takes the same step."""
+"""Activations and averages in whole chains: mappings change no number, PyTorch takes the same
+step.
+"""
 
 from __future__ import annotations
 

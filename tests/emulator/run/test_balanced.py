@@ -102,7 +102,9 @@ def test_simulation_and_training_take_the_same_time(
 
 
 def test_bytes_on_paths_5_and_6(balanced_plan: BalancedPlan) -> None:
-    """Each block's bytes for every sample, once on every link between store and user, either way."""
+    """Each block's bytes for every sample, once on every link between store and user, either
+    way.
+    """
     plan = balanced_plan()
     links = simulate(plan, SAMPLES).usage.links
     crossed = {(link.sender, link.receiver): link for link in links}

@@ -8,9 +8,9 @@ errors are ready when the outputs are. Weights are updated `output channels` clo
 last gradient.
 
 Chain A: two boards, the cut goes through the second layer
-----------------------------------------------------------
-Network: image 1x6x3; conv1 1x1 with 2 channels gives 2x6x3; ReLU; max-pool [2, 1] gives 2x3x3; conv2 kernel [3, 2], pad
-[1, 0], 2 channels, gives 2x3x2; average-pool [3, 2] gives 2x1x1; softmax.
+---------------------------------------------------------- Network: image 1x6x3; conv1 1x1 with 2
+channels gives 2x6x3; ReLU; max-pool [2, 1] gives 2x3x3; conv2 kernel [3, 2], pad [1, 0], 2
+channels, gives 2x3x2; average-pool [3, 2] gives 2x1x1; softmax.
 
 Cut: conv1 has 1 input and 2 output channels, so it is cut by output channels (OCP), 18 MACs each;
 conv2 has as many input as output channels, so it is cut by input channels (ICP), 2·6·3·2 = 72 MACs
@@ -58,14 +58,15 @@ First sample:
            conv1 PG    1600 1630 1670 1700 1730 1760        from 1570 1570 1640 1640 1700 1700; new weights 1780
 
 Chain B: the cut is a layer's boundary, and the second layer is fully connected
--------------------------------------------------------------------------------
-Network: image 1x2x3; conv1 kernel [1, 2], 2 channels, gives 2x2x2; fc with 2 features. conv1: OCP, 8 MACs each channel;
-fc: 2 input channels, ICP, 8 MACs each. Two boards with 4 multipliers, 10 ns: one holds conv1 (2 engines with tiles of
-2) and the other fc (3 with tiles of 1), for all 5 engines, 7 multipliers, are too many for one.
-Device 0: a tile of 2 each for FP, 2·2 = 4 cycles a row, and PG, 4. Device 1: a 1x1 convolution with 8 inputs, one tile
-each takes 2·8 = 16 cycles; the one left over goes to FP, the first of the slowest: 8 cycles. EB 16, PG 16.
-Link: path 1 and path 4 alone in their directions, 16 bytes a row, 128 bits at 3.2 Gb/s = 40. Latency 100.
-A sample enters every 160 (EB and PG of fc).
+------------------------------------------------------------------------------- Network: image
+1x2x3; conv1 kernel [1, 2], 2 channels, gives 2x2x2; fc with 2 features. conv1: OCP, 8 MACs each
+channel; fc: 2 input channels, ICP, 8 MACs each. Two boards with 4 multipliers, 10 ns: one holds
+conv1 (2 engines with tiles of 2) and the other fc (3 with tiles of 1), for all 5 engines, 7
+multipliers, are too many for one. Device 0: a tile of 2 each for FP, 2·2 = 4 cycles a row, and PG,
+4. Device 1: a 1x1 convolution with 8 inputs, one tile each takes 2·8 = 16 cycles; the one left over
+goes to FP, the first of the slowest: 8 cycles. EB 16, PG 16. Link: path 1 and path 4 alone in their
+directions, 16 bytes a row, 128 bits at 3.2 Gb/s = 40. Latency 100. A sample enters every 160 (EB
+and PG of fc).
     device 0  conv1 FP   40  80
     path 1    leaves     80 120   arrives 180 220
     device 1  FP        300                        needs both rows
@@ -76,11 +77,11 @@ A sample enters every 160 (EB and PG of fc).
 
 Chain C: a slow second board whose input errors the first one waits for, and the rule of one channel
 ----------------------------------------------------------------------------------------------------
-Network: image 1x2x2; conv1 1x1, 2 channels (OCP, 4 MACs each); conv2 1x1, 2 channels (ICP, 8 each); average-pool 2.
-Boards: 5 multipliers at 10 ns, 3 at 100 ns. The slower one has to hold a channel and had better hold no more: device 0
-holds conv1[0:2], conv2[0:1], device 1 conv2[1:2]. One tile for each engine, and
-4 cycles a row for each: 40 on device 0, 400 on device 1.
-Link: 8, 16, 16, 8 bytes a row on paths 1 to 4; 48 a sample and direction, 24 bytes for each of 2 rows = 192 bits at
+Network: image 1x2x2; conv1 1x1, 2 channels (OCP, 4 MACs each); conv2 1x1, 2 channels (ICP, 8 each);
+average-pool 2. Boards: 5 multipliers at 10 ns, 3 at 100 ns. The slower one has to hold a channel
+and had better hold no more: device 0 holds conv1[0:2], conv2[0:1], device 1 conv2[1:2]. One tile
+for each engine, and 4 cycles a row for each: 40 on device 0, 400 on device 1. Link: 8, 16, 16, 8
+bytes a row on paths 1 to 4; 48 a sample and direction, 24 bytes for each of 2 rows = 192 bits at
 1.92 Gb/s = 100. No latency. A sample enters every 800.
     device 0  conv1 FP    40   80
               conv2 FP    80  120

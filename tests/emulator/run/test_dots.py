@@ -1,5 +1,5 @@
-"""Runs whose products are summed in blocks: one set of bits on any mapping and schedule, and what is
-refused.
+"""Runs whose products are summed in blocks: one set of bits on any mapping and schedule, and what
+is refused.
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ def test_a_lost_packet_by_hand(toy: RunOf) -> None:
 
 
 def drawn(seed: int, board: int, path: int) -> list[int]:
-    """Packets of the first sample's rows that are lost on a path, by the words of docs/faults.md."""
+    """Packets of the first sample's rows that are lost on a path, by the words of
+    docs/faults.md.
+    """
     tensor = {1: 1, 4: 1}[path]
     key = np.array([seed, 1 << 32 | 0], np.uint64)
     counter = np.array([0, 0, path << 40 | tensor, board], np.uint64)

@@ -79,7 +79,9 @@ def test_weights_do_not_depend_on_what_travels(
 
 
 def test_bytes_are_conserved(small_plan: Callable[..., ChainPlan]) -> None:
-    """What crosses a link on each path are the mapping's streams, for all samples of both epochs."""
+    """What crosses a link on each path are the mapping's streams, for all samples of both
+    epochs.
+    """
     by_paths = small_plan("paths", devices=24, schedule="sync")
     usage = simulate(by_paths, SAMPLES).usage
     for link in usage.links:

@@ -1,4 +1,6 @@
-"""Memory of a long run: what rank 0 keeps does not grow with epochs, nor does what writing takes."""
+"""Memory of a long run: what rank 0 keeps does not grow with epochs, nor does what writing
+takes.
+"""
 
 from __future__ import annotations
 

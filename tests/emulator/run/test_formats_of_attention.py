@@ -1,5 +1,5 @@
-"""Transformers in narrow formats: the same bits on any mapping, schedule and cut, by ranks, replicas
-and resumed; times, and what is counted.
+"""Transformers in narrow formats: the same bits on any mapping, schedule and cut, by ranks,
+replicas and resumed; times, and what is counted.
 """
 
 from __future__ import annotations

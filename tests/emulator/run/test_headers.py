@@ -43,7 +43,9 @@ def time_ps(cluster: dict[str, Any]) -> int:
 
 
 def test_rows_by_hand() -> None:
-    """A row of 16 bytes is two packets; two rows each way, of which the second waits for the first."""
+    """A row of 16 bytes is two packets; two rows each way, of which the second waits for the
+    first.
+    """
     assert time_ps(four(0)) == time_ps(FOUR) == 700_000
     assert time_ps(four(4)) == 780_000
 

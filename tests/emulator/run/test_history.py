@@ -1,4 +1,6 @@
-"""The history of a run: what is kept of epochs in spools, and how often a file with it is written."""
+"""The history of a run: what is kept of epochs in spools, and how often a file with it is
+written.
+"""
 
 from __future__ import annotations
 

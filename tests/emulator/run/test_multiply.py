@@ -1,5 +1,5 @@
-"""Products of two maps on chains: the same bits and times however a network is cut, the same step as
-PyTorch, and their way through ONNX and from models of PyTorch.
+"""Products of two maps on chains: the same bits and times however a network is cut, the same step
+as PyTorch, and their way through ONNX and from models of PyTorch.
 """
 
 from __future__ import annotations

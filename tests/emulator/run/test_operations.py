@@ -1,4 +1,6 @@
-"""Every operation of the special function unit, in whole chains: what may not change the numbers."""
+"""Every operation of the special function unit, in whole chains: what may not change the
+numbers.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ SETTINGS: dict[str, Any] = {"samples": 60, "test_samples": 20, "batch": 20}
 
 
 def images() -> Any:
-    """A model with all that a chain of convolutions has, grouped ones and batch normalisation, too."""
+    """A model with all that a chain of convolutions has, grouped ones and batch normalisation,
+    too.
+    """
     model = nn.Sequential(
         nn.Conv2d(3, 12, 5, 2, 2),
         nn.BatchNorm2d(12),

@@ -1,4 +1,6 @@
-"""Training on pairs, and on a GPU alone: numbers of `sync`, times of `simulate`, bytes that travel."""
+"""Training on pairs, and on a GPU alone: numbers of `sync`, times of `simulate`, bytes that
+travel.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ class Peer:
         return [parameter for module in self.modules.values() for parameter in module.parameters()]
 
     def loss(self, x: Any, labels: Any) -> Any:
-        """The mean cross-entropy of `x` (samples, steps, values), or (samples, steps) of symbols."""
+        """The mean cross-entropy of `x` (samples, steps, values), or (samples, steps) of
+        symbols.
+        """
         for layer in self.network.layers:
             if layer.operation.type == "fc":
                 x = x.transpose(1, 2).flatten(1)

@@ -181,7 +181,9 @@ def test_a_codec_makes_gradients_smaller_and_time_shorter(
 def test_the_bytes_of_an_exchange_are_those_that_virtual_time_took(
     replicas_plan: ReplicasPlan, trained: Any
 ) -> None:
-    """With the codec's own ratio the simulator gives the trained run's time; truncation's is known."""
+    """With the codec's own ratio the simulator gives the trained run's time; truncation's is
+    known.
+    """
     flags = {
         "schedule": "data-parallel-ring",
         "devices": 4,

@@ -109,7 +109,9 @@ def results(epochs: int = 2) -> Results:
 
 
 def unseal(file: h5py.File) -> None:
-    """Make a file one of an earlier version, without a digest; so its changes are not seen as such."""
+    """Make a file one of an earlier version, without a digest; so its changes are not seen as
+    such.
+    """
     file.attrs["format"] = np.int64(1)
     del file.attrs["digest"]
 

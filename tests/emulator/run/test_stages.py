@@ -80,7 +80,9 @@ def on_the_engine(plan: ChainPlan, samples: int) -> int:
 def test_times_are_those_of_the_timeline_engine(
     schedule: str, engines: str, transport: str, stages: str
 ) -> None:
-    """The chain hands times on from device to device; the engine works off events in order of time."""
+    """The chain hands times on from device to device; the engine works off events in order of
+    time.
+    """
     kind = schedules()[schedule]
     samples = (
         24 if kind.drains or not kind.aligned else 72
@@ -142,7 +144,9 @@ def test_unlike_links_and_a_short_micro_batch(schedule: str, engines: str, trans
 
 
 def test_a_pool_behind_unlike_links_by_hand() -> None:
-    """A mini-batch of one micro-batch, then a short one: works and messages come one after another."""
+    """A mini-batch of one micro-batch, then a short one: works and messages come one after
+    another.
+    """
     cluster = board()
     cluster["boards"] *= 3
     cluster["links"] = [

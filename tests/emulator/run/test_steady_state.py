@@ -133,7 +133,9 @@ def test_by_hand() -> None:
 
 
 def test_a_link_holds_the_chain_back() -> None:
-    """At a tenth of the bandwidth its 32 bytes take 800 ns: five times what the slowest engines do."""
+    """At a tenth of the bandwidth its 32 bytes take 800 ns: five times what the slowest engines
+    do.
+    """
     board = Fpga("mini", 10 * NS, 4, 1000)
     steady = steady_state(
         plan_on(MINI, Cluster("pair", (board,), Link(320, 0)), devices=2, batch=2)
@@ -282,7 +284,9 @@ def test_more_bandwidth_never_slows_a_chain_down(plan: ChainPlan, bandwidths: li
 def test_a_run_takes_filling_and_a_period_for_each_further_sample(
     plan: ChainPlan, samples: int
 ) -> None:
-    """And the last update, which every device makes in a cycle for each output channel of a slice."""
+    """And the last update, which every device makes in a cycle for each output channel of a
+    slice.
+    """
     steady = steady_state(plan)
     ends = [simulate(plan, count).epoch_ends_ps[0] for count in (1, samples)]
     assert ends[1] - ends[0] == (samples - 1) * steady.period_ps

@@ -373,7 +373,9 @@ FORMATS: dict[str, str] = {
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats(tmp_path: Path, plan_of: Any, trained: Any, bits: Any, form: str) -> None:
-    """Both ends round one table, which counts once; a head of 16 channels or more is cut by these."""
+    """Both ends round one table, which counts once; a head of 16 channels or more is cut by
+    these.
+    """
     network = written(tmp_path / "gpt.toml", gpt(18, 1, 3, 16, tied=True))
     own = {**KEYS, "network": network, "precision": FORMATS[form]}
     one = trained(plan_of(**own, devices=1, micro_batch=16))
@@ -393,7 +395,9 @@ def test_formats(tmp_path: Path, plan_of: Any, trained: Any, bits: Any, form: st
 def test_formats_where_both_ends_are_cut_by_outputs(
     keys: Table, plan_of: Any, trained: Any, bits: Any
 ) -> None:
-    """A head of fewer than 16 channels is: numbers are rounded each by itself, blocks are refused."""
+    """A head of fewer than 16 channels is: numbers are rounded each by itself, blocks are
+    refused.
+    """
     own = {**keys, "precision": "fp8 rounding=stochastic"}
     one = bits(trained(plan_of(**own, devices=1)).weights)
     for mapping in MAPPINGS[:3]:

@@ -75,7 +75,9 @@ def torch_loss(network: Network, parameters: dict[str, Any], x: Any, labels: Any
 def torch_training(
     network: Network, data: Dataset, seed: int, frozen: tuple[str, ...] = ()
 ) -> tuple[list[float], Weights]:
-    """Losses and weights after an epoch of plain PyTorch, in which some layers need no gradients."""
+    """Losses and weights after an epoch of plain PyTorch, in which some layers need no
+    gradients.
+    """
     parameters = {}
     for layer in network.layers:
         oc, ic, *_ = layer.weight_shape

@@ -179,7 +179,9 @@ def test_memory_by_hand(keys: dict[str, Any], arrays: float, engines: str) -> No
 
 
 def test_banks_and_off_chip_bytes_by_hand() -> None:
-    """4,096 inputs of VGG-16's fc7: 100 of them have 409,600 weights, on 4 replicas 102,400 each."""
+    """4,096 inputs of VGG-16's fc7: 100 of them have 409,600 weights, on 4 replicas 102,400
+    each.
+    """
     fc7 = next(layer for layer in load_network("vgg16").layers if layer.name == "fc7")
     part, whole = Slice(fc7, 0, 100), Storage.all_in(FP32, 4)
     one, two = (whole.shared_out(Sharing(zero, 4)) for zero in (1, 2))
@@ -209,7 +211,9 @@ def test_a_master_copy_is_shared_out_as_states_are() -> None:
 
 
 def test_an_update_takes_a_share_of_its_time() -> None:
-    """Of conv3's banks of 128 words 64 are on each of 2 replicas; halves take as long as the whole."""
+    """Of conv3's banks of 128 words 64 are on each of 2 replicas; halves take as long as the
+    whole.
+    """
     keys = {"network": "quick-cifar", "replicas": 2, "batch": 32, "samples": 32, "epochs": 1}
     keys |= {"memory": "ignored", "optimizer": "adam"}
     given = {key: keys[key] for key in ("replicas", "memory", "batch")}

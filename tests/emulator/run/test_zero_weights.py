@@ -1,5 +1,5 @@
-"""`zero` = 3: replicas share weights out, too, and gather each layer's for each use: bits, times and
-bytes by hand.
+"""`zero` = 3: replicas share weights out, too, and gather each layer's for each use: bits, times
+and bytes by hand.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def test_weights_have_the_bits_of_the_unsharded_run(keys: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("keys", [{"devices": 2}, {"devices": 3}], ids=str)
 def test_bits_depend_on_layers_alone(keys: dict[str, Any]) -> None:
-    """Of four in a ring, whose pieces say in which order sums are formed: a layer is a row, wherever
-    the chain is cut between layers.
+    """Of four in a ring, whose pieces say in which order sums are formed: a layer is a row,
+    wherever the chain is cut between layers.
     """
     assert of_ring(**keys, stages="layers", zero=3) == of_ring(zero=3)
     assert of_ring(devices=3, stages="layers") == of_ring(zero=3) != of_ring()

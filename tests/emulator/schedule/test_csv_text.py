@@ -257,7 +257,9 @@ WRITTEN = [(name, shape) for name in DRAINED for shape in ONE_STAGE] + [
 def test_pytorch_reads_what_we_write(
     classes: Any, tmp_path: Path, name: str, shape: tuple[int, int, int]
 ) -> None:
-    """And finds it valid, and the same actions: our B and W where it has I and W, or a B of both."""
+    """And finds it valid, and the same actions: our B and W where it has I and W, or a B of
+    both.
+    """
     devices, count, chunks = shape
     schedule = made(name, *shape)
     file = tmp_path / "written.csv"

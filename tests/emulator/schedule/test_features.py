@@ -36,7 +36,9 @@ def test_what_devices_keep(name: str, kept: list[int], copies: list[int]) -> Non
 
 
 def test_features_are_kept_by_chunk_and_until_the_kind_that_is_asked_for() -> None:
-    """Chunk 0 has F0 and F1 before a B, chunk 1 one at a time; W of micro-batch 0 comes after F2."""
+    """Chunk 0 has F0 and F1 before a B, chunk 1 one at a time; W of micro-batch 0 comes after
+    F2.
+    """
     text = """schedule own, 1 device
 micro-batches 0:1 1:2 2:3
 0F0v0 0F1v0 0F0c1v0 0B0c1v0 0W0c1 0B0v0 0F2v0 0W0 0F1c1v0 0B1c1v0 0W1c1 0B1v0 0W1 0F2c1v0 0B2c1v0 0W2c1 0B2v0 0W2 0U1

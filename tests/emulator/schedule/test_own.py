@@ -53,7 +53,9 @@ def lost() -> Iterator[Action]:
 
 
 def late(forward: Any, backward: Any = None, more: int = 0) -> Callable[[EpochShape], Schedule]:
-    """Return a builder of `pipeline`, whose devices, and `more` of them, are all late by as much."""
+    """Return a builder of `pipeline`, whose devices, and `more` of them, are all late by as
+    much.
+    """
 
     def build(epoch: EpochShape) -> Schedule:
         staleness = Staleness(forward, forward if backward is None else backward)

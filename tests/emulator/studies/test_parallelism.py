@@ -99,7 +99,9 @@ def test_model_parallel_by_hand() -> None:
 
 @pytest.mark.parametrize("heads", [{"heads": 4}, {"heads": 8, "kv_heads": 4}], ids=str)
 def test_model_parallel_shares_heads(heads: dict[str, int]) -> None:
-    """Attention of many tokens, which takes nearly all the time, takes half of it on two devices."""
+    """Attention of many tokens, which takes nearly all the time, takes half of it on two
+    devices.
+    """
     attention = {"type": "attention", **heads}
     net = network(
         (48, 400, 1), attention, {"type": "global-average-pool"}, {"type": "fc", "features": 2}

@@ -74,7 +74,9 @@ Run = Callable[..., Results]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Trains a little, the last mini-batch of each epoch a short one, and reads the results file."""
+    """Trains a little, the last mini-batch of each epoch a short one, and reads the results
+    file.
+    """
     folder = tmp_path_factory.mktemp("runs")
 
     def train(**flags: Any) -> Results:

@@ -26,8 +26,8 @@ FORMATS: dict[str, tuple[int, ...]] = {
     **{"mxfp8": (8, 32), "mxfp6": (6, 32), "mxfp4": (4, 32), "int5@12": (5, 12), "e2m3@3": (6, 3)},
     "nvfp4": (4, 16, 4),
 }
-"""Bits of a value, values that share a scale of 8 bits, and bytes of a row's or channel's own scale,
-by a format's name.
+"""Bits of a value, values that share a scale of 8 bits, and bytes of a row's or channel's own
+scale, by a format's name.
 """
 
 
@@ -76,7 +76,9 @@ def up(count: int, by: int) -> int:
 
 
 def cost_ps(points: list[list[int]], size: int) -> int:
-    """What a message takes beside its bytes, of points of bytes and ns; one of no bytes, nothing."""
+    """What a message takes beside its bytes, of points of bytes and ns; one of no bytes,
+    nothing.
+    """
     if not points or not size:
         return 0
     within = min(max(size, points[0][0]), points[-1][0])
@@ -123,8 +125,8 @@ KEEPING = (
 class Window(NamedTuple):
     """The windows of an operation over the rows, or over the columns, of what it takes.
 
-    Where errors go `backwards`, their rows are numbered from the map's last row on. Of a `whole` map,
-    errors of each row wait for all, too.
+    Where errors go `backwards`, their rows are numbered from the map's last row on. Of a `whole`
+    map, errors of each row wait for all, too.
     """
 
     kernel: int

@@ -209,8 +209,8 @@ def chains(draw: st.DrawFn) -> Case:
 
 @st.composite
 def array_chains(draw: st.DrawFn) -> Case:
-    """A run of one chain on boards with arrays of any shape, with starts, drains and loads that wait
-    in part.
+    """A run of one chain on boards with arrays of any shape, with starts, drains and loads that
+    wait in part.
     """
     network, cluster, keys = draw(chains())
     small, cycles = st.integers(1, 4), st.integers(0, 40)

@@ -254,7 +254,9 @@ class Chain(Marks):
         ]
 
     def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
-        """After which a row leaves a slice: it is computed, and the slice before has sent the row."""
+        """After which a row leaves a slice: it is computed, and the slice before has sent the
+        row.
+        """
         computed = row
         for name in reversed(self.before_sending(part)):
             computed = self.maps[name].window.last_input(computed)
@@ -365,7 +367,9 @@ class Chain(Marks):
                     yield (at, device, part.layer), rows, row_ps, 0, needs
 
     def step_ps(self, layer: int, at: str) -> int:
-        """The time of a row of a recurrent layer's FP or EB, the same on all devices that share it."""
+        """The time of a row of a recurrent layer's FP or EB, the same on all devices that share
+        it.
+        """
         parts = [part for slices in self.devices for part in slices if part.layer == layer]
         slowest_ps = max(
             (part.cycles[at] + self.boards[part.device].get("activation_cycles", ACTIVATION_CYCLES))
@@ -595,7 +599,9 @@ class Chain(Marks):
         return made.rows, made.bytes(made.channels - part.end)
 
     def passes(self, name: str, link: int) -> int:
-        """The channels of a map that cross a link on path 1, and whose errors cross it on path 4."""
+        """The channels of a map that cross a link on path 1, and whose errors cross it on path
+        4.
+        """
         channels, found = self.maps[name].channels, 0
         for made in self.maps.values():
             if (

@@ -1,4 +1,6 @@
-"""A heap of events, marks that happen once, and processes that wait for marks or for time to pass."""
+"""A heap of events, marks that happen once, and processes that wait for marks or for time to
+pass.
+"""
 
 from __future__ import annotations
 

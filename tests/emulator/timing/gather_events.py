@@ -2,8 +2,8 @@
 actions in turns, messages on links, and a ring for each layer's weights and gradients.
 
 It imports nothing of emuchain. Layers are convolutions that keep the size of a map, and fully
-connected ones, in single precision and on chip; each device has whole layers. Schedules are given as
-text, as their dry run has them: `F0v0 B0v0 W0 U1`, where W is part of B.
+connected ones, in single precision and on chip; each device has whole layers. Schedules are given
+as text, as their dry run has them: `F0v0 B0v0 W0 U1`, where W is part of B.
 """
 
 from __future__ import annotations

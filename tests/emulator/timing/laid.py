@@ -1,4 +1,6 @@
-"""Topologies after docs/time-model.md: the links that a message takes. Imports nothing of emuchain."""
+"""Topologies after docs/time-model.md: the links that a message takes. Imports nothing of
+emuchain.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Laid(NamedTuple):
         return len(self.way(sender, receiver)) if sender != receiver else 0
 
     def ring(self, replicas: int) -> list[int]:
-        """Replicas in the order of their ring: folded in a chain, in their own order anywhere else."""
+        """Replicas in the order of their ring: folded in a chain, in their own order anywhere
+        else.
+        """
         own = list(range(replicas))
         return [*own[::2], *own[1::2][::-1]] if self.kind == "chain" else own
 

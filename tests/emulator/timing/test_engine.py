@@ -249,7 +249,9 @@ micro-batches 0:1 | 1:2 | 2:3
 
 
 def test_weight_copies_of_a_schedule_that_stashes() -> None:
-    """B1 still needs version 0 beside version 1, then B2 version 1 beside version 2; never three."""
+    """B1 still needs version 0 beside version 1, then B2 version 1 beside version 2; never
+    three.
+    """
     schedule = parse(STASHING)
     dry_run(schedule)
     result = time_pipeline(schedule, COSTS[:1], Machine())

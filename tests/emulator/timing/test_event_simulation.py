@@ -89,7 +89,9 @@ def check_rows(drawn: Drawn) -> None:
 
 @st.composite
 def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
-    """A case, its data placed by the plan, or anywhere; those that cannot be planned are left out."""
+    """A case, its data placed by the plan, or anywhere; those that cannot be planned are left
+    out.
+    """
     case = draw(cases)
     try:
         plan = emuchain.plan(case.network, case.cluster, **case.keys)
@@ -271,7 +273,9 @@ def test_same_picoseconds_where_the_ends_of_a_table_would_wait_in_a_circle() -> 
 
 
 def test_same_picoseconds_where_a_frozen_layers_sample_comes_back_before_an_update() -> None:
-    """Without EB, the empty message waits for no weights, which the replicas' exchange makes late."""
+    """Without EB, the empty message waits for no weights, which the replicas' exchange makes
+    late.
+    """
     network = {
         "name": "drawn",
         "input": [2, 3, 3],

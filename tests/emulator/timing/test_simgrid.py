@@ -104,7 +104,9 @@ def streams_of(
 def on_links(
     streams: dict[str, tuple[Any, Any, float]], gbps: float, latency_ns: int
 ) -> dict[str, Any]:
-    """Send the rows of all streams, those of one after the other; return when they arrive, in us."""
+    """Send the rows of all streams, those of one after the other; return when they arrive, in
+    us.
+    """
     scenario: Scenario = {"links": {}, "routes": [], "actors": {}}
     routes = {}
     for name, (ready, _, row_bytes) in streams.items():

@@ -1,4 +1,6 @@
-"""A mesh: boards in rows and columns, each linked to its neighbours; `topology = "mesh:shape=2x3"`."""
+"""A mesh: boards in rows and columns, each linked to its neighbours; `topology =
+"mesh:shape=2x3"`.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from .helpers import CASES, Case, F, same_bits
 
 
 def by_blocks(case: Case, ends: list[int]) -> list[np.ndarray]:
-    """What `Case.run` returns, by calls for the rows between these ends: ascending, and back again."""
+    """What `Case.run` returns, by calls for the rows between these ends: ascending, and back
+    again.
+    """
     attention, x = case.attention, case.x
     y, statistics, dx = (
         np.full(shape, np.nan, F)

@@ -192,7 +192,9 @@ def ours(x: np.ndarray, w: np.ndarray, dy: np.ndarray, window: dict[str, Any]) -
 @relaxed
 @given(cases(work=10_000_000, whole=True))
 def test_whole_numbers_give_what_pytorch_gives(case: Case) -> None:
-    """Sums of products of small whole numbers are exact in float32, so nothing needs a tolerance."""
+    """Sums of products of small whole numbers are exact in float32, so nothing needs a
+    tolerance.
+    """
     arrays = case.arrays()
     for found, expected in zip(
         ours(*arrays, case.window), exact(*arrays, case.window), strict=True

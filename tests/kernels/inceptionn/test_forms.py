@@ -1,4 +1,6 @@
-"""The INCEPTIONN codec in every form of the kernels, and as the paper's hardware: the same bytes."""
+"""The INCEPTIONN codec in every form of the kernels, and as the paper's hardware: the same
+bytes.
+"""
 
 import hashlib
 import os

@@ -67,7 +67,9 @@ def accepted(buffer: NDArray[np.uint8], count: int) -> bool:
 
 
 def test_many_buffers(cliff: Cliff) -> None:
-    """Random bytes, and valid buffers that were cut, extended, changed, or read with another count."""
+    """Random bytes, and valid buffers that were cut, extended, changed, or read with another
+    count.
+    """
     chance = random.Random(7)
     source = np.random.Generator(np.random.Philox(key=7))
     valid = []
@@ -97,7 +99,9 @@ def test_many_buffers(cliff: Cliff) -> None:
 
 
 def test_long_buffers() -> None:
-    """Long enough for four readers at once: valid ones that were cut or changed, and random bytes."""
+    """Long enough for four readers at once: valid ones that were cut or changed, and random
+    bytes.
+    """
     cliff, chance = Cliff(pages=60), random.Random(8)
     x = (
         np.random.Generator(np.random.Philox(key=8))

@@ -103,7 +103,9 @@ def test_range_rule(exponent: int) -> None:
 
 
 def test_range_rule_divides_where_grace_does() -> None:
-    """eb_e + ceil((127 - eb_e) / 2), eb_e being the bound's exponent: 122 for 2^-10, 124 for 2^-7."""
+    """eb_e + ceil((127 - eb_e) / 2), eb_e being the bound's exponent: 122 for 2^-10, 124 for
+    2^-7.
+    """
     for exponent, middle in ((-10, -5), (-7, -3), (-6, -3), (-1, 0), (-127, -63)):
         x = np.array(
             [2.0**middle, np.nextafter(np.float32(2.0**middle), np.float32(0))], np.float32

@@ -103,7 +103,9 @@ SLOPES = st.sampled_from([0.0, 0.01, 0.1, 0.25, 0.9])
 
 
 def with_zeros(seed: int, shape: tuple[int, ...], wider: int) -> Maps:
-    """Random maps, which are the first channels of wider ones; some values are zeros of both signs."""
+    """Random maps, which are the first channels of wider ones; some values are zeros of both
+    signs.
+    """
     random = np.random.default_rng(seed)
     found = random.standard_normal((*shape[:3], shape[3] + wider)).astype(np.float32)
     found[random.random(found.shape) < 0.1] = 0

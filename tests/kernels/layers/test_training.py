@@ -1,4 +1,6 @@
-"""Loss and update of weights against PyTorch; what `warm` compiles; and code for other processors."""
+"""Loss and update of weights against PyTorch; what `warm` compiles; and code for other
+processors.
+"""
 
 import os
 import platform

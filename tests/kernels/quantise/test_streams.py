@@ -1,4 +1,6 @@
-"""Words drawn where they are needed are those of `PhiloxStream.words`, under any cut of a tensor."""
+"""Words drawn where they are needed are those of `PhiloxStream.words`, under any cut of a
+tensor.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,9 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False, narrow=pl
 
 
 def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False, narrow=plain):
-    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r); return y, h, dx, dh0."""
+    """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r); return y, h, dx,
+    dh0.
+    """
     w, r, b_w, b_r = (interleaved(v, 3) for v in (w, r, b_w, b_r))
     order = range(len(x))[::-1] if reverse else range(len(x))
     kept, y, zeros = {}, np.zeros((len(x), len(h)), F), np.zeros(len(w), F)

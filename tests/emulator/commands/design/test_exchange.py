@@ -1,4 +1,6 @@
-"""`emuchain study exchange`: a table, JSON with the closed forms' times, and bad input as one line."""
+"""`emuchain study exchange`: a table, JSON with the closed forms' times, and bad input as one
+line.
+"""
 
 from __future__ import annotations
 

@@ -381,7 +381,9 @@ links = { bandwidth_gbps = 400, latency_ns = 1000 }
 def test_the_winner_is_simulated_next_where_replicas_win(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, network: str, devices: int, batch: int
 ) -> None:
-    """A run of replicas, whose clocks hand times on, takes the time that the exploration adds up."""
+    """A run of replicas, whose clocks hand times on, takes the time that the exploration adds
+    up.
+    """
     cluster = tmp_path / "fast.toml"
     cluster.write_text(FAST_LINKS)
     words = (network, "--cluster", str(cluster), "--devices", str(devices), "--batch", str(batch))

@@ -64,7 +64,9 @@ def test_tied_boards_are_no_rivals() -> None:
 
 
 def test_of_tied_boards_the_fewest_are_the_best() -> None:
-    """Links limit from some number of boards on: more of them are not slower, and none is chosen."""
+    """Links limit from some number of boards on: more of them are not slower, and none is
+    chosen.
+    """
     links = {"bandwidth_gbps": 4, "latency_ns": 1000}
     narrow = {"name": "narrow", "boards": [{"type": "vc709"}], "links": links}
     result, plain = (

@@ -170,7 +170,9 @@ def test_a_loaded_cluster_cannot_be_changed() -> None:
 
 
 def test_clusters_that_some_changes_do_not_fit(tmp_path: Path) -> None:
-    """Engines of LUTs need a number of LUTs: the cluster with them is right, the other one fails."""
+    """Engines of LUTs need a number of LUTs: the cluster with them is right, the other one
+    fails.
+    """
     message = (
         'name = "{}"\n[[boards]]\nname = "b"\nclock_mhz = 100\ndsp = 900\non_chip_memory_kbit ='
         " 9000\n{}\n"

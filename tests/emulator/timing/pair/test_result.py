@@ -1,4 +1,6 @@
-"""Mini-batches on pairs: by hand, by the sums of the arithmetic model, and as FARNN published them."""
+"""Mini-batches on pairs: by hand, by the sums of the arithmetic model, and as FARNN published
+them.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def model_ms(layers: int, cells: int, steps: int, batch: int, cycles: int) -> fl
 @pytest.mark.parametrize("batch", [1, 2, 4])
 @pytest.mark.parametrize(("cluster", "cycles"), [("farnn-9p", 4096), ("farnn-13p", 3072)])
 def test_the_arithmetic_model(cluster: str, cycles: int, batch: int) -> None:
-    """The timeline adds a third of a millisecond: five transpositions, the last update, latencies."""
+    """The timeline adds a third of a millisecond: five transpositions, the last update,
+    latencies.
+    """
     found = timed(synthetic(batch=batch), cluster).mini_batch_ps / MS
     assert 0 < found - model_ms(5, 1024, 1600, batch, cycles) < 0.5
 

@@ -132,7 +132,9 @@ def test_arrows_lead_from_messages_to_actions(
 
 
 def test_units_that_are_no_whole_picoseconds_of_the_trace(tmp_path: Path) -> None:
-    """A third of a unit: exact arguments, and no slice that begins before the one ahead of it ends."""
+    """A third of a unit: exact arguments, and no slice that begins before the one ahead of it
+    ends.
+    """
     shape, result = timed("by turns")
     write_trace(tmp_path / "trace.json", PipelineDrawing(shape, result, 3).timeline())
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
