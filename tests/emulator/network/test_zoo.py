@@ -148,6 +148,10 @@ TRANSFORMERS = {
         64 * (96 + 3 * (12 * 96 * 96 + 96 * 65) + 28 * 96),
         28 * 96 + 64 * 96 + 3 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 28 * 96,
     ),
+    "llama-tiny": (
+        64 * (96 + 3 * (96 * 192 + 96 * 96 + 3 * 96 * 256 + 96 * 65) + 28 * 96),
+        28 * 96 + 3 * (96 * 192 + 96 * 96 + 3 * 96 * 256 + 2 * 96) + 96 + 28 * 96,
+    ),
     "vit-tiny-cifar": (
         64 * (96 * 48 + 4 * (12 * 96 * 96 + 2 * 96 * 64)) + 960,
         96 * 49 + 64 * 96 + 4 * (12 * 96 * 96 + 9 * 96 + 4 * 96) + 2 * 96 + 970,
@@ -184,6 +188,7 @@ CLASSES = {
     **{
         "char-lstm": 28,
         "char-gpt": 28,
+        "llama-tiny": 28,
         "gpt2": 50257,
         "bert-base": 30522,
         "lstm-5x1024": 10,
@@ -197,6 +202,7 @@ CLASSES = {
 STEPS = {
     "char-lstm": 64,
     "char-gpt": 64,
+    "llama-tiny": 64,
     "gpt2": 1024,
     "bert-base": 512,
     "rnn-t": 548,
@@ -210,7 +216,10 @@ STEPS = {
 TRANSLATORS = {"gnmt-8": 8, "gnmt-l": 32}
 
 # ResNets (He et al., 2015, table 1): whether blocks are bottlenecks, and how many each stage has.
-RESNETS = {"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])}
+RESNETS = {
+    **{"resnet18": (False, [2, 2, 2, 2]), "resnet50": (True, [3, 4, 6, 3])},
+    "resnet18-gn": (False, [2, 2, 2, 2]),  # whose norms have as many parameters
+}
 
 # MobileNetV2's stages (Sandler et al., 2018, table 2): rows of their inputs, factor, channels,
 # blocks, first stride.
@@ -362,7 +371,7 @@ def test_published_figures() -> None:
     """
     assert resnet("resnet18")[2] == 11_689_512
     assert resnet("resnet50")[2] == 25_557_032
-    assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09]
+    assert [round(sum(resnet(name)[:2]) / 1e9, 2) for name in RESNETS] == [1.81, 4.09, 1.81]
     assert mobilenet()[2] == 3_504_872
     assert round(sum(mobilenet()[:2]) / 1e9, 1) == 0.3
     assert 6.6e6 < googlenet()[2] < 7e6

@@ -91,3 +91,12 @@ def test_two_maps_of_one_shape_are_needed(factors: list[str], one_line: Any) -> 
     ) as error:
         load_network({**NETWORK, "layers": layers})
     assert one_line(error)
+
+
+def test_llama_tiny_trains_the_same_bits_on_several_boards(bits: Bits) -> None:
+    keys = {**KEYS, "samples": 8, "test_samples": 2, "batch": 4, "learning_rate": 0.01}
+    runs = [
+        emuchain.train("llama-tiny", devices=devices, micro_batch=micro_batch, **keys)
+        for devices, micro_batch in ((1, 4), (5, 1))
+    ]
+    assert bits(runs[0].weights) == bits(runs[1].weights)

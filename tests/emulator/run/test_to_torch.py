@@ -54,7 +54,7 @@ JOINED = of_images(
 NETWORKS: dict[str, Any] = {
     **{"images": IMAGES, "activations": ACTIVATIONS, "mixed": MIXED, "rows": ROWS},
     **{"rotary": ROTARY, "turned": TURNED, "token": WITH_TOKEN, "joined": JOINED},
-    **{"shortcuts": "resnet8-cifar", "branches": "inception-cifar"},
+    **{"llama": "llama-tiny", "shortcuts": "resnet8-cifar", "branches": "inception-cifar"},
 }
 GRUS = {**RECURRENT, "layers": [layer for layer in RECURRENT["layers"] if "reset" not in layer]}
 NETWORKS["recurrent"] = GRUS
