@@ -16,6 +16,9 @@ Within attention, shares and errors of scores are operands of products: they are
 activations and errors are. What softmax computes stays in single precision, and so do its
 statistics, and the products of errors and values, which are sums.
 
+Within recurrent layers, states are rounded as activations, and errors of gates as errors. Gates,
+cells and biases stay in single precision.
+
 `accumulate` is the format of sums: fp32; bf16 and fp16, rounded after each product; int32 of fixed
 point; or `dot:N`: the N products of a block are added exactly, and blocks in fp32. Blocks lie along
 what is summed, so what is summed in two directions is rounded in blocks of each
