@@ -77,7 +77,7 @@ class Config(Model):
         "quick-cifar",
         description="a network of the zoo, a TOML or ONNX file, or your code, FILE.py:FUNCTION",
     )
-    input: str | None = pydantic.Field(
+    input: Annotated[str | None, NO_FILE] = pydantic.Field(
         None,
         description=(
             "with `network` = FILE.py:FUNCTION: the sizes of a sample, such as 3x224x224, or 128 of"

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import read_description
 from .layer import Network
 
 Arrays = Mapping[str, Mapping[str, NDArray[Any]]]
@@ -108,6 +107,8 @@ class TorchNetwork(Network):
 
 def frozen_names(network: Network) -> tuple[str, ...]:
     """Return the layers without trained parameters in the model of PyTorch that a network was."""
+    from ..common import read_description  # it loads pydantic, which other ranks do without
+
     said = read_description(network.text).get("torch") if "torch" in network.text else None
     return tuple((said or {}).get("frozen", ()))
 

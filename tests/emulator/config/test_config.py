@@ -37,6 +37,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "split_seed": ("3", "3", 3),
     "test_samples": ("7", "7", 7),
     "samples": ("5", "5", 5),
+    "input": ("3x4x4", '"3x4x4"', "3x4x4"),
     "epochs": ("3", "3", 3),
     "batch": ("7", "7", 7),
     "micro_batch": ("2", "2", 2),

@@ -105,7 +105,7 @@ def _channels_to_cut(layer: Layer) -> int:
         )
         return 1 if needs_all else operation.units
     if isinstance(operation, Attention):
-        return operation.heads
+        return operation.kv_heads or operation.heads
     few = layer.input[0] < 16 and layer.channels > layer.input[0]
     by_outputs = (
         few or operation.type == "embedding" or operation.groups > 1 or layer.vocabulary_parallel

@@ -230,7 +230,7 @@ def test_what_does_not_fit(tmp_path: Path, one_line: OneLine, case: str) -> None
     ("name", "content", "word"),
     [
         ("none.h5", None, "no such file"),
-        ("text.txt", b"hello", ".safetensors or .onnx"),
+        ("text.txt", b"hello", ".safetensors, .onnx or .pt"),
         ("cut.safetensors", b"\xff" * 20, "not a readable safetensors file"),
         ("empty.safetensors", b"", "not a readable safetensors file"),
         ("cut.h5", b"\x89HDF\r\n\x1a\n" + bytes(100), "not a readable results file"),
