@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import emuchain
@@ -35,6 +36,22 @@ def test_all_sources_have_the_numbers_of_the_last_epoch(run: tuple[emuchain.Resu
         assert found.test_loss == pytest.approx(results.history["test_loss"][-1], rel=1e-12)
         assert (found.test_accuracy, found.test_samples) == (results.test_accuracy, 24)
         assert found.bits is None
+
+
+def test_networks_for_which_one_board_is_too_small(tmp_path: Path) -> None:
+    """Evaluation emulates no board: five layers with kernels of 49 weights need 735 multipliers, and
+    a VC709 has 576.
+    """
+    conv = '{ type = "conv", channels = 4, kernel = 7, stride = 2, pad = 3 }, '
+    (tmp_path / "wide.toml").write_text(
+        'name = "wide"\ninput = [3, 32, 32]\nlayers = [\n'
+        f'  {5 * conv}\n  {{ type = "fc", features = 10 }}, {{ type = "softmax" }},\n]\n'
+    )
+    run = emuchain.train(tmp_path / "wide.toml", **{**SETTINGS, "devices": 4})
+    assert emuchain.evaluate(run).test_loss == pytest.approx(
+        run.history["test_loss"][-1], rel=1e-12
+    )
+    assert emuchain.predict(run, np.zeros((2, 3, 32, 32), np.float32)).shape == (2, 10)
 
 
 def test_the_numbers_of_the_command(
