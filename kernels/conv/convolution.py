@@ -46,8 +46,51 @@ layout, microkernel, narrow_kernel = (
 )
 
 
+class Framing:
+    """How a convolution writes maps with zeros around them, its frames, which its phases read."""
+
+    in_channels: int
+    out_channels: int
+    size: tuple[int, int]
+    output: tuple[int, int]
+    _geometry: Geometry
+    _frame: tuple[int, ...]
+    _error_frame: tuple[int, ...]
+
+    def frame_shape(self, samples: int) -> tuple[int, ...]:
+        """Return the shape of the input maps in their frame."""
+        return samples, *self._frame
+
+    def error_frame_shape(self, samples: int) -> tuple[int, ...]:
+        """Return the shape of the output errors in their frame."""
+        return samples, *self._error_frame
+
+    def frame(self, x: Floats, out: Floats) -> None:
+        """Write the inputs `x` (n, rows, columns, ic) to the frame `out` that `forward` and
+        `gradient` read.
+        """
+        samples = len(x)
+        place, pitch = maps_at(x, (samples, *self.size, self.in_channels), "x")
+        target = whole_at(out, self.frame_shape(samples), "out")
+        pad = self._geometry.pad
+        if out.size:
+            layout.frame(
+                place, pitch, samples, self.in_channels, self.size, pad, pad, False, target
+            )
+
+    def error_frame(self, dy: Floats, out: Floats) -> None:
+        """Write the output errors `dy` (n, ho, wo, oc) to the frame `out` that `error` reads."""
+        samples, g = len(dy), self._geometry
+        place, pitch = maps_at(dy, (samples, *self.output, self.out_channels), "dy")
+        target = whole_at(out, self.error_frame_shape(samples), "out")
+        if out.size:
+            layout.frame(
+                place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target
+            )
+
+
 @dataclasses.dataclass(frozen=True)
-class Convolution:
+class Convolution(Framing):
     """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
 
     `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns,
@@ -109,14 +152,6 @@ class Convolution:
         ) in known.items():  # as frozen dataclasses set what follows from their fields
             object.__setattr__(self, name, value)
 
-    def frame_shape(self, samples: int) -> tuple[int, ...]:
-        """Return the shape of the input maps in their frame."""
-        return samples, *self._frame
-
-    def error_frame_shape(self, samples: int) -> tuple[int, ...]:
-        """Return the shape of the output errors in their frame."""
-        return samples, *self._error_frame
-
     def pack(self, w: Floats, out: Floats | None = None) -> Floats:
         """Return weights (oc, ic, kh, kw) as FP and PG use them: flat, in panels, with spare
         lanes 0.
@@ -154,29 +189,6 @@ class Convolution:
         for phase in self._phases:
             place = target + FLOAT_BYTES * phase.begin
             layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.stride, place)
-
-    def frame(self, x: Floats, out: Floats) -> None:
-        """Write the inputs `x` (n, rows, columns, ic) to the frame `out` that `forward` and
-        `gradient` read.
-        """
-        samples = len(x)
-        place, pitch = maps_at(x, (samples, *self.size, self.in_channels), "x")
-        target = whole_at(out, self.frame_shape(samples), "out")
-        pad = self._geometry.pad
-        if out.size:
-            layout.frame(
-                place, pitch, samples, self.in_channels, self.size, pad, pad, False, target
-            )
-
-    def error_frame(self, dy: Floats, out: Floats) -> None:
-        """Write the output errors `dy` (n, ho, wo, oc) to the frame `out` that `error` reads."""
-        samples, g = len(dy), self._geometry
-        place, pitch = maps_at(dy, (samples, *self.output, self.out_channels), "dy")
-        target = whole_at(out, self.error_frame_shape(samples), "out")
-        if out.size:
-            layout.frame(
-                place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target
-            )
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""

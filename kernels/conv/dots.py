@@ -30,7 +30,7 @@ from ..jit import FLOAT_BYTES, Floats, Kernels, of_float32
 from ..memory import aligned
 from ..number import NARROW_BITS
 from ..window import output_size
-from .convolution import layout, microkernel
+from .convolution import Framing, layout, microkernel
 from .geometry import BlockContraction, Geometry, Phase, padded_lanes, phases_of
 from .operands import Tables, add_nothing, backwards, flat_at, maps_at, offsets_of, whole_at
 
@@ -41,7 +41,7 @@ _BIAS, _LEAST_EXPONENT, _MOST_EXPONENT = 127, -149, 127
 
 
 @dataclasses.dataclass(frozen=True)
-class DotConvolution:
+class DotConvolution(Framing):
     """A convolution as `Convolution` has it, but for its sums.
 
     `narrow` says for forward, error and gradient whether the sum of a block takes at most
@@ -61,6 +61,8 @@ class DotConvolution:
     packed_size: int = dataclasses.field(init=False, compare=False)
     turned_size: int = dataclasses.field(init=False, compare=False)
     _geometry: Geometry = dataclasses.field(init=False, repr=False, compare=False)
+    _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _tables: dict[Any, Any] = dataclasses.field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -80,6 +82,8 @@ class DotConvolution:
             "turned_size": int(padded_lanes(ic)) * sum(phase.depth(oc) for phase in phases),
             "_geometry": geometry,
             "_phases": phases,
+            "_frame": (ic, *geometry.framed),
+            "_error_frame": (oc, *geometry.error_framed),
         }
         for name, value in known.items():  # as frozen dataclasses set what follows from fields
             object.__setattr__(self, name, value)
@@ -98,14 +102,6 @@ class DotConvolution:
     def pixels(self) -> int:
         """Pixels of an output map."""
         return self.output[0] * self.output[1]
-
-    def frame_shape(self, samples: int) -> tuple[int, ...]:
-        """Return the shape of the input maps in their frame."""
-        return samples, self.in_channels, *self._geometry.framed
-
-    def error_frame_shape(self, samples: int) -> tuple[int, ...]:
-        """Return the shape of the output errors in their frame."""
-        return samples, self.out_channels, *self._geometry.error_framed
 
     @property
     def _shape(self) -> tuple[int, int, int, int]:
@@ -144,28 +140,6 @@ class DotConvolution:
             own = w[::-1, :, phase.first[0] :: down, phase.first[1] :: across]
             rows = own.reshape(self.out_channels, self.in_channels, -1).swapaxes(0, 1)
             _pack(_in_blocks(rows, self.block, turned=True), target + FLOAT_BYTES * phase.begin)
-
-    def frame(self, x: Floats, out: Floats) -> None:
-        """Write the inputs `x` (n, rows, columns, ic) to the frame that `forward` and `gradient`
-        read.
-        """
-        samples, pad = len(x), self.pad
-        place, pitch = maps_at(x, (samples, *self.size, self.in_channels), "x")
-        target = whole_at(out, self.frame_shape(samples), "out")
-        if out.size:
-            layout.frame(
-                place, pitch, samples, self.in_channels, self.size, pad, pad, False, target
-            )
-
-    def error_frame(self, dy: Floats, out: Floats) -> None:
-        """Write the output errors `dy` (n, ho, wo, oc) to the frame that `error` reads."""
-        samples, g = len(dy), self._geometry
-        place, pitch = maps_at(dy, (samples, *self.output, self.out_channels), "dy")
-        target = whole_at(out, self.error_frame_shape(samples), "out")
-        if out.size:
-            layout.frame(
-                place, pitch, samples, g.oc, g.output, g.error_before, g.error_after, True, target
-            )
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
