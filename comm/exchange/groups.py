@@ -143,8 +143,8 @@ class DataParallel:
         return own_pieces([laid.phase for laid in self.laid_out(topology)], self.replicas)
 
     def shares(self, piece: int, rows: Sequence[int]) -> Iterator[slice]:
-        """Yield the places of a piece of each of some rows of so many values, one behind
-        another.
+        """Yield the places of a piece in each of several consecutive rows; `rows` are their numbers
+        of values.
         """
         firsts = itertools.accumulate(rows, initial=0)
         for first, count in zip(firsts, rows, strict=False):
@@ -249,8 +249,9 @@ class _Member(abc.ABC):
         return await self._exchange(gradient, ready_ps, None)
 
     async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
-        """Sum a gradient over all replicas, one after another of `rows` of so many values, of which
-        this one keeps its pieces in place, with zeros around them; return the finish time in ps.
+        """Sum a gradient over all replicas, row by row, in place: this replica keeps its piece of
+        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish time
+        in ps.
         """
         self._note(gradient)
         for row in gradient.rows(rows):

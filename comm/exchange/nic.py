@@ -45,7 +45,7 @@ class Gradient:
         return self.between(bounds[number], bounds[number + 1])
 
     def rows(self, counts: Sequence[int]) -> Iterator[Gradient]:
-        """Yield rows of so many values, one behind another; views."""
+        """Yield consecutive rows with these numbers of values, as views."""
         for first, count in zip(itertools.accumulate(counts, initial=0), counts, strict=False):
             yield self.between(first, first + count)
 

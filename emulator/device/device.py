@@ -62,8 +62,9 @@ class Exchange(Protocol):
         """Sum a gradient over all replicas, in place; return the finish time in ps."""
 
     async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
-        """Sum a gradient over all replicas, one after another of `rows` of so many values, of which
-        this one keeps its pieces in place, with zeros around them; return the finish time in ps.
+        """Sum a gradient over all replicas, row by row, in place: this replica keeps its piece of
+        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish time
+        in ps.
         """
 
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:

@@ -50,8 +50,8 @@ def stream(
 
 @dataclasses.dataclass(frozen=True)
 class LineFormat:
-    """How the last axis of values lies in memory or on a link: as a line in a format, from a place
-    of the line on, with so many lines in a tensor.
+    """How the last axis of values lies in memory or on a link: as a line in a format, which begins
+    at a place of the whole line; `in_tensor` lines are a tensor.
     """
 
     number: NumberFormat = FP32
