@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import attention, inceptionn, layers, optimizers, quantise, recurrent
+from . import attention, inceptionn, layers, optimizers, pipeline, quantise, recurrent
 from .conv import Convolution, Convolving, DotConvolution, Sums, convolution, look_up
 from .current_folder import python_command, safe_environment
 from .extensions import modules, offered_modules
@@ -100,6 +100,7 @@ def _groups() -> list[_Group]:
         _Group(quantise.warm, f"{store.ROOM}.quantise.loops", 4.8),
         _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
+        _Group(pipeline.warm, f"{store.ROOM}.pipeline.orders", 3.6),
         _Group(_warm_dots, f"{store.ROOM}.conv.block_kernel", 3.0),
         _Group(_warm_links, f"{store.ROOM}.inceptionn.burst", 1.3),
     ]

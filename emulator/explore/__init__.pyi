@@ -27,10 +27,13 @@ from .partition import (
     least_cut,
     partition,
 )
+from .search import BY_TIMES, SEARCHES, Search, Searched, search_order
 
 __all__ = [
+    "BY_TIMES",
     "DATA_PARALLEL",
     "FURTHEST",
+    "SEARCHES",
     "Candidate",
     "Cut",
     "Demand",
@@ -38,6 +41,8 @@ __all__ = [
     "Partition",
     "Pieces",
     "Question",
+    "Search",
+    "Searched",
     "Step",
     "Turn",
     "Wires",
@@ -53,5 +58,6 @@ __all__ = [
     "micro_batches_of",
     "partition",
     "pipelined",
+    "search_order",
     "time_again",
 ]

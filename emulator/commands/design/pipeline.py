@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ... import view
-from ...common import InputError, percent, plural
+from ...common import InputError, format_bytes, percent, plural
 from ..frame.command import Answer, FileCommand, drawn_in, json_option, plot_option
 from ..frame.kernels import pause_collector, starting
 from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
+from .searched import feature_bytes_of, kind_of, searched_of
+from .times import number_of, times_of
 
 if TYPE_CHECKING:
     from ...common import WholeFile
-    from ...schedule import Fold, Machine, PipelineKind, Shape
+    from ...schedule import Machine, PipelineKind, Shape
     from ...timing import Timed
 
 _FEW_ACTIONS = 100_000
 _PLAIN = "1f1b-sno"
-_NUMBER = re.compile(r"(\d{1,12}(\.\d{0,12})?|\.\d{1,12})([eE][+-]?\d{1,2})?", re.ASCII)
-_DIGITS = 12
-"""Of a time, ahead of the decimal point and behind it."""
 _MOST_ACTIONS = 200_000
 _ROWS = 8
 _MEANT = {
@@ -47,7 +45,7 @@ _MEANT = {
     metavar="NAME|FILE",
     help=(
         "1f1b-as, fbp-as, 1f1b-sno, 1f1b-so, 1f1b-min, gpipe, interleaved, zero-bubble, pipedream,"
-        " 2bw, or a file."
+        " 2bw, search, zb-2p, zb-v, or a file."
     ),
 )
 @count_option("--stages", "Devices of the chain; a file says how many.", most=1024)
@@ -92,6 +90,21 @@ _MEANT = {
     "--warm-up", "EXPR", "Warm-up forwards of stage i, counted from 1, such as `2(N-i)+1`."
 )
 @count_option("--chunks", "Stages per device, for `interleaved`.", most=1024, metavar="V")
+@word_option(
+    "--memory",
+    "K",
+    "Micro-batches that a device keeps at most, or bytes, such as 24GiB, for `search`, `zb-2p`,"
+    " `zb-v`.",
+)
+@word_option("--features", "BYTES", "Bytes that a micro-batch keeps on a device, such as 1.5GiB.")
+@word_option(
+    "--gradient-features",
+    "PART",
+    "Part of them that is kept from B to W.  [default: 1; of zb-2p, zb-v 16/37]",
+)
+@click.option(
+    "-o", "--out", type=OUTPUT, metavar="FILE.csv", help="Write the order, for --schedule FILE.csv."
+)
 @json_option()
 @plot_option("Draw the timeline, as .svg, .pdf or .png.  [needs matplotlib]", "FILE")
 @click.option(
@@ -100,12 +113,13 @@ _MEANT = {
     metavar="FILE.json",
     help="Write the timeline as a trace for https://ui.perfetto.dev.",
 )
-def pipeline(trace: str | None, **flags: Any) -> Answer:
+def pipeline(trace: str | None, out: str | None, **flags: Any) -> Answer:
     """Time a pipeline schedule: mini-batch, bubble, memory by stage, and a drawing.
 
     Each time is one value for all stages, or a list such as 10,12,9: of F, B and W one for each
     stage, of SR one for each link. Engines and transport default to those that the schedule was
-    published for.
+    published for. `search` finds an order for these times within --memory; `zb-2p` and `zb-v` do so
+    for mini-batches that follow one another without a common wait.
     """
     with starting():
         from ...view import trace_file
@@ -115,9 +129,11 @@ def pipeline(trace: str | None, **flags: Any) -> Answer:
         run = _Run(flags)
         if traced is not None:
             view.write_trace(traced, run.drawing.timeline())
+    if out is not None:
+        run.write(out)
     written = [
         f"{done} {path}"
-        for done, path in (("drawn in", drawn_in()), ("trace in", trace))
+        for done, path in (("drawn in", drawn_in()), ("trace in", trace), ("order in", out))
         if path is not None
     ]
     return Answer(lambda: run.print(written), run.as_json, run.draw)
@@ -132,11 +148,28 @@ class _Run:
         self.kind, flags = _sized(flags)
         self.shape, self.scale = _shape_of(self.kind, flags)
         _heed_work(self.kind, self.shape)
-        schedule, self.form = schedule_of(self.kind, self.shape)
-        self.result = time_pipeline(schedule, self.shape.costs, self.shape.machine)
+        self.feature_bytes = feature_bytes_of(flags["features"], self.shape.devices)
+        self.searched = searched_of(self.shape, flags, self.feature_bytes)
+        self.schedule, self.form = (
+            schedule_of(self.kind, self.shape)
+            if self.searched is None
+            else (self.searched.schedule, None)
+        )
+        self.result = time_pipeline(self.schedule, self.shape.costs, self.shape.machine)
         self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale)
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
         self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
+
+    def write(self, path: str) -> None:
+        """Write the order as CSV.
+
+        Raises:
+            InputError: the file cannot be written, or the order has several mini-batches.
+        """
+        from ...common import write_whole
+        from ...schedule import to_csv
+
+        write_whole(path, to_csv(self.schedule), example="order.csv")
 
     def draw(self, picture: WholeFile) -> None:
         """Draw the timeline.
@@ -145,7 +178,7 @@ class _Run:
             InputError: the file cannot be written.
         """
         title = f"{self.kind.name}, N = {self.shape.devices}, M = {self.shape.micro_batches}"
-        title += f": time {_shown(self.time)}, bubble {percent(float(self.result.bubble))}"
+        title += f": time {_shown(self.time)}, bubble {percent(float(self.bubble))}"
         view.draw_chart(self.drawing.chart(title), picture)
 
     @property
@@ -153,9 +186,37 @@ class _Run:
         return self.plain_ps is not None and self.plain_ps < self.result.makespan_ps
 
     @property
+    def _taken_ps(self) -> int:
+        return self.result.makespan_ps if self.searched is None else self.searched.time_ps
+
+    @property
     def time(self) -> Fraction:
-        """The time of the mini-batch."""
-        return Fraction(self.result.makespan_ps, self.scale)
+        """The time of the mini-batch; where these follow one another without a common wait, the
+        longest of a device.
+        """
+        return Fraction(self._taken_ps, self.scale)
+
+    @property
+    def bubble(self) -> Fraction:
+        """The idle share of that time of all devices."""
+        return 1 - sum(self.busy) / self.shape.devices
+
+    @property
+    def busy(self) -> list[Fraction]:
+        """By device, the share of that time in which it works."""
+        return [Fraction(busy_ps, self._taken_ps) for busy_ps in self.result.busy_ps]
+
+    @property
+    def memory(self) -> tuple[Fraction, ...]:
+        """By device, the most that it keeps, in micro-batches."""
+        return self.result.features if self.searched is None else self.searched.memory
+
+    @property
+    def _memory_bytes(self) -> list[int]:
+        if self.feature_bytes is None:
+            return []
+        kept = zip(self.memory, self.feature_bytes, strict=True)
+        return [math.ceil(count * size) for count, size in kept]
 
     @property
     def formula(self) -> Fraction | None:
@@ -177,8 +238,9 @@ class _Run:
             "backward": machine.backward.value,
             **({"rows": self.shape.costs[0].rows} if machine.transport.value == "streamed" else {}),
             "time": _plain(self.time),
-            "bubble": _plain(result.bubble),
-            "busy": [_plain(busy) for busy in result.busy],
+            "bubble": _plain(self.bubble),
+            **self._searched_json(),
+            "busy": [_plain(busy) for busy in self.busy],
             "features": features,
             "weight_copies": list(result.weight_copies),
             "send_peak": _plain(result.send_peak * self.scale),
@@ -188,6 +250,20 @@ class _Run:
             "formula": None if self.formula is None else _plain(self.formula),
             "formula_holds": None if self.formula is None else self.formula == self.time,
             "critical_path": path,
+        }
+
+    def _searched_json(self) -> dict[str, Any]:
+        """Return what is known of a searched order, and of memory in bytes."""
+        sizes = {"memory_bytes": self._memory_bytes} if self.feature_bytes is not None else {}
+        if self.searched is None:
+            return sizes
+        bound = Fraction(self.searched.bound_ps, self.scale)
+        return {
+            "bound": _plain(bound),
+            "within": _plain(self.time / bound - 1),
+            "makespan": _plain(Fraction(self.result.makespan_ps, self.scale)),
+            "memory": [_plain(kept) for kept in self.memory],
+            **sizes,
         }
 
     def _name(self, timed: Timed) -> str:
@@ -207,10 +283,10 @@ class _Run:
                 (
                     f"{self.kind.name}, {plural(shape.devices, 'stage')},"
                     f" {plural(shape.micro_batches, 'micro-batch')}: a mini-batch takes"
-                    f" {_shown(self.time)}, bubble {percent(float(result.bubble))}"
+                    f" {_shown(self.time)}, bubble {percent(float(self.bubble))}"
                 ),
                 *self._busiest(),
-                self._formula_line(),
+                *(self._search_lines() if self.searched else [self._formula_line()]),
                 *self._order_lines(),
                 (
                     f"machine: {machine.engines.value} engines, {machine.transport.value}"
@@ -230,12 +306,20 @@ class _Run:
         columns = ["stage", "features kept", "weight copies", "busy"]
         if shape.chunks > 1:
             columns[0] = "device"
-        rows: list[Sequence[str]] = [
+        rows = [
             [str(device), _shown(features), str(copies), percent(float(busy))]
             for device, (features, copies, busy) in enumerate(
-                zip(result.features, result.weight_copies, result.busy, strict=True)
+                zip(result.features, result.weight_copies, self.busy, strict=True)
             )
         ]
+        if self.searched is not None:
+            columns.append("memory")
+            for row, kept in zip(rows, self.memory, strict=True):
+                row.append(_shown(kept))
+        if self.feature_bytes is not None:
+            columns.append("in bytes")
+            for row, size in zip(rows, self._memory_bytes, strict=True):
+                row.append(format_bytes(size))
         view.table("By stage: features in micro-batches", columns, rows)
         print()
         for line in (
@@ -245,10 +329,29 @@ class _Run:
         ):
             print(line)
 
+    def _search_lines(self) -> list[str]:
+        """Return lines with the bound, and what one mini-batch takes alone, if that is longer."""
+        assert self.searched is not None
+        bound = Fraction(self.searched.bound_ps, self.scale)
+        near = (
+            "no order is shorter"
+            if bound == self.time
+            else f"this is within {percent(float(self.time / bound - 1))}"
+        )
+        lines = [f"bound: {_shown(bound)}; {near}"]
+        if self.time < Fraction(self.result.makespan_ps, self.scale):
+            alone = Fraction(self.result.makespan_ps, self.scale)
+            lines.append(
+                f"alone it takes {_shown(alone)}; here each follows the one before at once"
+            )
+        return lines
+
     def _order_lines(self) -> list[str]:
         """Return a line where the order is one for stages that are equal, and these are not."""
         if not self.kind.equal_stages or self.shape.uniform:
             return []
+        if self.searched is not None:
+            return ["order: searched for these times; in training it is that of equal stages"]
         if self.plain_ps is None:
             return ["order: that of equal stages; on stages that differ another may be faster"]
         apart = ", W apart," if self.shape.machine.backward.value == "split" else ""
@@ -266,7 +369,7 @@ class _Run:
 
     def _busiest(self) -> list[str]:
         """Return a line with the busiest device, if one has more work than another."""
-        busy = self.result.busy
+        busy = self.busy
         if len({*busy}) == 1:
             return []
         most = max(busy)
@@ -291,16 +394,17 @@ def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
         InputError: the schedule is not known, or flags say other than its file.
         click.MissingParameter: a flag is missing, and no file says it.
     """
+    from ...explore import SEARCHES
     from ...schedule import edited_kind, is_schedule_file, pipeline_kind, pipelines
 
     name = flags["schedule"]
-    if name in pipelines() or not is_schedule_file(name):
+    if name in SEARCHES or name in pipelines() or not is_schedule_file(name):
         for flag in ("stages", "micro_batches"):
             if flags[flag] is None:
                 raise click.MissingParameter(
                     param_hint=f"'--{flag.replace('_', '-')}'", param_type="option"
                 )
-        return pipeline_kind(name), flags
+        return kind_of(SEARCHES[name]) if name in SEARCHES else pipeline_kind(name), flags
     kind = edited_kind(name)
     order = kind.order
     own = {
@@ -335,8 +439,8 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
             f"`micro_batches` = {micro_batches}:{of_rows} on {plural(stages * chunks, 'stage')} at"
             f" most {most}"
         )
-    columns = _times(flags, Fold(stages, chunks, kind.in_v))
-    latency = _number(flags["latency"], "latency")
+    columns = times_of(flags, Fold(stages, chunks, kind.in_v))
+    latency = number_of(flags["latency"], "latency")
     # Times are exact: the unit of time is as many ps as make all of them, and those of rows, whole
     # numbers.
     scale = rows * math.lcm(
@@ -376,73 +480,6 @@ def _rows(machine: Machine, rows: int | None) -> int:
             " streamed`"
         )
     return 1
-
-
-def _times(flags: Mapping[str, Any], fold: Fold) -> Sequence[Sequence[Fraction]]:
-    """Return F, B, the part of B for gradients, and SR of each stage."""
-    forward, backward = (_by_stage(flags, name, fold) for name in ("forward", "backward"))
-    for name, times in (("forward", forward), ("backward", backward)):
-        if not all(times):
-            raise InputError(f"`{name}` = {flags[name]!r}: must be more than 0")
-    if flags["gradient"] is None:
-        gradient = [time / 2 for time in backward]
-    else:
-        gradient = _by_stage(flags, "gradient", fold)
-    for stage, (part, whole) in enumerate(zip(gradient, backward, strict=True)):
-        if part > whole:
-            at = f" (stage {stage})" if "," in flags["gradient"] + flags["backward"] else ""
-            raise InputError(
-                f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}"
-            )
-    return forward, backward, gradient, _by_link(flags["transfer"], fold.count)
-
-
-def _by_stage(flags: Mapping[str, Any], name: str, fold: Fold) -> list[Fraction]:
-    """Return the time of each stage: of one value, or one for each device, each chunk has an equal
-    part.
-    """
-    times, devices, chunks = _list(flags[name], name), fold.devices, fold.chunks
-    if len(times) not in (1, devices, fold.count):
-        places = (
-            plural(devices, "stage")
-            if chunks == 1
-            else f"{plural(devices, 'device')}, or of {plural(fold.count, 'stage')}"
-        )
-        raise InputError(
-            f"`{name}` = {flags[name]!r}: has {plural(len(times), 'value')}; must be one, or one"
-            f" for each of {places}"
-        )
-    if len(times) == fold.count and len(times) > 1:
-        return times
-    of_devices = times * devices if len(times) == 1 else times
-    return [of_devices[fold.device(stage)] / chunks for stage in range(fold.count)]
-
-
-def _by_link(text: str, stages: int) -> list[Fraction]:
-    """Return the time of a message behind each stage; that of the last is not used."""
-    times = _list(text, "transfer")
-    if len(times) not in (1, stages - 1, stages):
-        raise InputError(
-            f"`transfer` = {text!r}: has {plural(len(times), 'value')}; must be one, or one for"
-            f" each link of {plural(stages, 'stage')}"
-        )
-    if len(times) == 1:
-        return times * stages
-    return [*times[: stages - 1], times[stages - 2]]
-
-
-def _list(text: str, name: str) -> list[Fraction]:
-    return [_number(entry, name) for entry in text.split(",")]
-
-
-def _number(text: str, name: str) -> Fraction:
-    value = Fraction(text.strip()) if _NUMBER.fullmatch(text.strip()) else Fraction(-1)
-    if not 0 <= value < 10**_DIGITS or (value * 10**_DIGITS).denominator > 1:
-        raise InputError(
-            f"`{name}` = {text!r}: must be a number that is not negative, such as 3, 2.5 or 2e-3,"
-            f" of at most {_DIGITS} digits ahead of the decimal point and {_DIGITS} behind it"
-        )
-    return value
 
 
 def _heed_work(kind: PipelineKind, shape: Shape) -> None:

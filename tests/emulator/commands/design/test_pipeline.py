@@ -257,15 +257,50 @@ UNEQUAL = "--forward 1,8,5,4,2 --backward 7,8,5,8,10 --gradient 6,1,1,1,9".split
 def test_an_order_of_equal_stages_is_compared_where_they_differ(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    found = as_json(capsys, *on("fbp-as", 5, 7), *UNEQUAL)
+    plain = as_json(capsys, *on("1f1b-sno", 5, 7), *UNEQUAL, "--engines", "shared")
+    assert found["plain_1f1b"] == plain["time"] and found["time"] != plain["time"]
+    assert command(*on("fbp-as", 5, 7), *UNEQUAL) == 0
+    said = f"order: that of equal stages; 1f1b-sno takes {found['plain_1f1b']} here"
+    assert any(line.startswith(said) for line in capsys.readouterr().out.splitlines())
+
+
+def test_zero_bubble_follows_the_times_of_its_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the memory that it has on equal stages: 1F1B takes 127, the order of equal stages 141."""
     found = as_json(capsys, *on("zero-bubble", 5, 7), *UNEQUAL)
-    assert (found["time"], found["plain_1f1b"]) == (141, 127)
+    assert (found["time"], found["plain_1f1b"], max(found["memory"])) == (115, 127, 5)
     assert command(*on("zero-bubble", 5, 7), *UNEQUAL) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "order: that of equal stages; 1f1b-sno, W apart, takes 127 here, 9.9 % less" in lines
-    to_try = next(line for line in lines if line.startswith("next: ")).removeprefix(
-        "next: emuchain pipeline "
-    )
-    assert as_json(capsys, *to_try.split())["time"] == 127
+    assert "bound: 115; no order is shorter" in lines
+    said = "order: searched for these times; in training it is that of equal stages"
+    assert said in lines
+
+
+@pytest.mark.parametrize("name", ["search", "zb-2p", "zb-v"])
+def test_a_searched_order_is_written(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file takes as long as the order does, from the first action to the last."""
+    file = tmp_path / "order.csv"
+    times = ["--forward", "4", "--backward", "6", "--gradient", "2", "--transfer", "1"]
+    found = as_json(capsys, *on(name, 3, 6), *times, "-o", str(file))
+    assert found["bound"] <= found["time"] <= found["makespan"]
+    assert found["bubble"] == float(1 - Fraction(60, Fraction(found["time"])))
+    again = as_json(capsys, "--schedule", str(file), *times)
+    assert (again["time"], again["features"]) == (found["makespan"], found["features"])
+    assert (again["chunks"], again["backward"]) == (2 if name == "zb-v" else 1, "split")
+
+
+def test_memory_in_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    """2.5 micro-batches of 2 GiB have room for two, and 3 of 1 GiB for three."""
+    words = [*on("search", 2, 6), "--forward", "2", "--backward", "4"]
+    found = as_json(capsys, *words, "--memory", "5GiB,3GiB", "--features", "2GiB,1GiB")
+    count = as_json(capsys, *words, "--memory", "2,3")
+    assert (found["time"], found["memory"]) == (count["time"], count["memory"])
+    assert found["memory"][0] == 2 and found["memory"][1] <= 3
+    assert found["memory_bytes"] == [4 << 30, found["memory"][1] << 30]
+    kept = as_json(capsys, *on("gpipe", 2, 6), *words[6:], "--features", "1.5kB")
+    assert kept["memory_bytes"] == [9000, 9000]
 
 
 @settings(max_examples=30)
@@ -379,6 +414,16 @@ BAD = {
     "chunks": ("--chunks 2", "`chunks` = 2: 1f1b-so has one stage on each device"),
     "warm-up": ("--warm-up open(i)", "`warm_up` = 'open(i)'"),
     "deadlock": ("--warm-up i", "deadlock: device 0 waits at B0v0 for B0 of stage 1"),
+    "memory": ("--memory 3", "`memory` = 3: 1f1b-so has an order of its own; a limit is for"),
+    "no memory": ("--schedule search --memory 0", "`memory` = '0': must be a number above 0"),
+    "little memory": ("--schedule search --memory 0.5", "device 0 needs room for 1 micro-batch"),
+    "bytes": ("--schedule search --memory 1GiB", "is in bytes, so --features should say"),
+    "memories": ("--schedule search --memory 1,2", "has 2 values; must be one, or one for each of"),
+    "features": ("--features 3", "`features` = '3': must have a unit, such as 1.5GiB"),
+    "searched chunks": ("--schedule zb-v --chunks 3", "`chunks` = 3: zb-v has 2 stages on each"),
+    "searched warm-up": ("--schedule search --warm-up i", "`warm_up`: search searches its order"),
+    "searched engines": ("--schedule search --engines shared", "leave out --engines and"),
+    "order": ("-o no/x.csv", "`out` = 'no/x.csv': the folder"),
     "fixed order": ("--schedule gpipe --warm-up i", "`warm_up`: gpipe has a fixed order"),
 }
 

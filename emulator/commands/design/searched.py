@@ -1,0 +1,151 @@
+"""Searched orders for `emuchain pipeline`: limits of memory, in micro-batches or in bytes, as flags
+say them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ...common import InputError, plural
+from .times import number_of
+
+if TYPE_CHECKING:
+    from ...explore import Search, Searched
+    from ...schedule import EpochShape, PipelineKind, Schedule, Shape
+
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*([kKMGT]i?B|B)?", re.ASCII)
+_POWERS = "KMGT"
+
+
+def sizes_of(text: str, name: str, devices: int) -> list[tuple[Fraction, bool]]:
+    """Return for each device a number that a flag says, and whether it is of bytes.
+
+    Raises:
+        InputError: it is no number above zero, or there are not as many as devices.
+    """
+    sizes = [_size(entry.strip(), name) for entry in text.split(",")]
+    if len(sizes) not in (1, devices):
+        raise InputError(
+            f"`{name}` = {text!r}: has {plural(len(sizes), 'value')}; must be one, or one for each"
+            f" of {plural(devices, 'device')}"
+        )
+    return sizes * (devices if len(sizes) == 1 else 1)
+
+
+def _size(text: str, name: str) -> tuple[Fraction, bool]:
+    match = _SIZE.fullmatch(text)
+    if match is None or not Fraction(match[1]):
+        raise InputError(
+            f"`{name}` = {text!r}: must be a number above 0, of bytes with a unit, such as 24GiB or"
+            " 512MB"
+        )
+    unit = match[2]
+    if unit in (None, "B"):
+        return Fraction(match[1]), unit is not None
+    step = 1024 if unit.endswith("iB") else 1000
+    return Fraction(match[1]) * step ** (1 + _POWERS.index(unit[0].upper())), True
+
+
+def feature_bytes_of(text: str | None, devices: int) -> list[Fraction] | None:
+    """Return the bytes of a micro-batch's features on each device; None where they are not said.
+
+    Raises:
+        InputError: they are not given in bytes.
+    """
+    if text is None:
+        return None
+    sizes = sizes_of(text, "features", devices)
+    if not all(is_bytes for _, is_bytes in sizes):
+        raise InputError(f"`features` = {text!r}: must have a unit, such as 1.5GiB or 512MB")
+    return [size for size, _ in sizes]
+
+
+def kept_of(
+    text: str | None, features: Sequence[Fraction] | None, devices: int
+) -> list[Fraction] | None:
+    """Return how many micro-batches each device may keep; None where that is not said.
+
+    Raises:
+        InputError: a limit is in bytes, and the bytes of features are not known.
+    """
+    if text is None:
+        return None
+    limits = []
+    for device, (size, is_bytes) in enumerate(sizes_of(text, "memory", devices)):
+        if is_bytes and features is None:
+            raise InputError(
+                f"`memory` = {text!r}: is in bytes, so --features should say how many a micro-batch"
+                " keeps on a device; or give the number of micro-batches"
+            )
+        limits.append(size / features[device] if is_bytes and features is not None else size)
+    return limits
+
+
+def kind_of(search: Search) -> PipelineKind:
+    """Return a search as a kind of schedule, whose machine and stages it has; it has no order of
+    its own.
+    """
+    from ...schedule import Backward, Machine, PipelineKind
+
+    def generate(epoch: EpochShape) -> Schedule:
+        raise AssertionError("a searched order needs times")
+
+    return PipelineKind(
+        search.name,
+        generate,
+        search.summary,
+        drains=True,
+        chunks=search.chunks,
+        in_v=search.in_v,
+        machine=Machine(backward=Backward.SPLIT),
+        closed_form=lambda shape: None,
+    )
+
+
+def searched_of(
+    shape: Shape, flags: Mapping[str, Any], features: Sequence[Fraction] | None
+) -> Searched | None:
+    """Return the order that is searched, None where the schedule has its own.
+
+    Raises:
+        InputError: a flag has no part in it, or there is no room.
+    """
+    from ...explore import BY_TIMES, SEARCHES, search_order
+
+    name = flags["schedule"]
+    search = SEARCHES.get(name)
+    if search is None:
+        for flag in ("memory", "gradient_features"):
+            if flags[flag] is not None:
+                raise InputError(
+                    f"`{flag}` = {flags[flag]}: {name} has an order of its own; a limit is for"
+                    f" {', '.join(SEARCHES)}"
+                )
+        if name not in BY_TIMES or shape.uniform or not _has_orders(shape):
+            return None
+        return search_order(BY_TIMES[name], shape)
+    if flags["warm_up"] is not None:
+        raise InputError(f"`warm_up`: {name} searches its order; leave it out")
+    if shape.chunks != search.chunks:
+        stages = plural(search.chunks, "stage")
+        raise InputError(f"`chunks` = {shape.chunks}: {name} has {stages} on each device")
+    part = flags["gradient_features"]
+    share = None if part is None else number_of(part, "gradient_features")
+    return search_order(search, shape, kept_of(flags["memory"], features, shape.devices), share)
+
+
+def _has_orders(shape: Shape) -> bool:
+    """Return whether a kind with an order for equal stages may have another on this machine."""
+    from ...schedule import Backward, Engines, Transport
+
+    machine = shape.machine
+    return (
+        machine.engines is Engines.TURNS
+        and machine.backward is Backward.SPLIT
+        and machine.transport is not Transport.STREAMED
+        and shape.warm_ups is None
+        and shape.chunks == 1
+    )
