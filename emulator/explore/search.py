@@ -63,7 +63,7 @@ class Search:
     spans: bool = False
     limit: int | None = None
     share: Fraction = Fraction(1)
-    tried: int = 200_000_000
+    tried: int = 500_000_000
 
 
 SEARCHES = {
@@ -257,6 +257,36 @@ class _Problem:
                     [_turned(count, ahead[device], late * device) for device in range(devices)]
                 )
 
+        yield from self._timed()
+
+    def _timed(self) -> Iterator[Orders]:
+        """Yield orders whose first B comes as F ahead are done, and in which the W that are late fill
+        what a device has left after its last B; of one stage on each device.
+        """
+        devices, count = self._shape.devices, self._shape.micro_batches
+        _, forward, backward, gradient, *_ = (column.tolist() for column in self._times)
+        first, last = [0] * devices, [gradient[0]] * devices
+        for device in range(1, devices):
+            hops = self._hop(device - 1, device), self._hop(device, device - 1)
+            first[device] = first[device - 1] + forward[device - 1] + hops[0]
+            last[device] = last[device - 1] + backward[device - 1] + hops[1]
+        turned = first[-1] + forward[-1] + last[-1] - gradient[0] + backward[-1]
+        ahead, late = [], []
+        for device in range(devices):
+            back = turned - (last[device] - gradient[0]) - backward[device]
+            ahead.append((back - first[device]) / forward[device])
+            left = last[device] + (first[device] if self._spans else 0)
+            late.append(left / max(gradient[device], 1))
+        room = self._share.denominator, self._share.numerator
+        for more, part in itertools.product(
+            (0, 1), (0, 0.5, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5)
+        ):
+            words = []
+            for device in range(devices):
+                limits = max(1, math.floor(ahead[device]) + more), math.ceil(part * late[device])
+                words.append(_late(count, *limits, int(self._limit[device]), room))
+            yield self._order(words)
+
     def _order(self, words: Sequence[Sequence[tuple[int, int]]]) -> Orders:
         """Return the order of each device's kinds of actions and chunks."""
         rows = []
@@ -390,6 +420,32 @@ def _turned(count: int, ahead: int, late: int) -> list[tuple[int, int]]:
         row += [(_W, 0)] * (number >= late)
         row += [(_F, 0)] * (number + ahead < count)
     return row + [(_W, 0)] * min(late, count)
+
+
+def _late(
+    count: int, ahead: int, late: int, limit: int, room: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Return the order of a device as `_turned` does, with W sooner where memory would be full.
+
+    A micro-batch keeps `room` from F to B, and from B to W; the device keeps `limit` at most.
+    """
+    kept, part = room
+    row, held = [(_F, 0)], kept
+    f, b, w = 1, 0, 0
+    while w < count:
+        if f < count and f - b < ahead and held + kept <= limit:
+            row.append((_F, 0))
+            f, held = f + 1, held + kept
+        elif b < f and b - w <= late and (held + kept <= limit or b == w or f == count):
+            row.append((_B, 0))
+            b, held = b + 1, held + part - kept
+        elif w < b:
+            row.append((_W, 0))
+            w, held = w + 1, held - part
+        else:
+            row.append((_B, 0))
+            b, held = b + 1, held + part - kept
+    return row
 
 
 def _turns(devices: int, device: int, count: int) -> list[tuple[int, int]]:
