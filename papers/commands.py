@@ -67,9 +67,9 @@ def validate(
 ) -> Answer:
     """Run a paper's claims: published, ours, deviation, verdict.
 
-    PAPER is fpdeep, inceptionn, bapipe, farnn or zero_bubble; or hardware: boards and GPUs that no paper of
-    these measures; or deepbench: recurrent layers on GPUs; or accl: collectives and links of FPGAs,
-    in part by measurements in the folder that EMUCHAIN_WITNESSES names.
+    PAPER is fpdeep, inceptionn, bapipe, farnn or zero_bubble; or hardware: boards and GPUs that no
+    paper of these measures; or deepbench: recurrent layers on GPUs; or accl: collectives and links
+    of FPGAs, in part by measurements in the folder that EMUCHAIN_WITNESSES names.
 
     The exit status is 0 whatever the verdicts.
     """

@@ -250,8 +250,8 @@ class _Member(abc.ABC):
 
     async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
         """Sum a gradient over all replicas, row by row, in place: this replica keeps its piece of
-        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish time
-        in ps.
+        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish
+        time in ps.
         """
         self._note(gradient)
         for row in gradient.rows(rows):

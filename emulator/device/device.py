@@ -63,8 +63,8 @@ class Exchange(Protocol):
 
     async def scatter(self, gradient: Gradient, ready_ps: int, rows: Sequence[int]) -> int:
         """Sum a gradient over all replicas, row by row, in place: this replica keeps its piece of
-        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish time
-        in ps.
+        each row, and zeros around it. `rows` are the rows' numbers of values. Return the finish
+        time in ps.
         """
 
     async def gather(self, row: Gradient, ready_ps: int, *, closes: bool = True) -> int:

@@ -260,8 +260,8 @@ class _Problem:
         yield from self._timed()
 
     def _timed(self) -> Iterator[Orders]:
-        """Yield orders whose first B comes as F ahead are done, and in which the W that are late fill
-        what a device has left after its last B; of one stage on each device.
+        """Yield orders whose first B comes as F ahead are done, and in which the W that are late
+        fill what a device has left after its last B; of one stage on each device.
         """
         devices, count = self._shape.devices, self._shape.micro_batches
         _, forward, backward, gradient, *_ = (column.tolist() for column in self._times)
@@ -413,7 +413,9 @@ def _warm_ups(devices: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _turned(count: int, ahead: int, late: int) -> list[tuple[int, int]]:
-    """Return the order of a device with so many F ahead, then B and F by turns, W late by some B."""
+    """Return the order of a device with so many F ahead, then B and F by turns, W late by some
+    B.
+    """
     row = [(_F, 0)] * min(ahead, count)
     for number in range(count):
         row.append((_B, 0))

@@ -16,8 +16,8 @@ def order_bound(
 ) -> Any:
     """Return a bound that no completion of a begun order is below; one stage on each device.
 
-    `done` (3, N) are numbers of actions done, `room` (N) is how many micro-batches are kept at most,
-    `ends` (2, N, M) is for ends.
+    `done` (3, N) are numbers of actions done, `room` (N) is how many micro-batches are kept at
+    most, `ends` (2, N, M) is for ends.
     """
     _, forward, backward, gradient, onward, back, _, _ = times
     devices, count, latency, stored = sizes

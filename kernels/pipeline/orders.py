@@ -6,8 +6,9 @@ alike and pass each stage in order. An order is an array (N, actions of a device
 whole numbers.
 
 `times` is a tuple of arrays over stages: the device, F, B without W, W, the messages of F and of B
-on their links, the memory that a micro-batch keeps from F to B, and from B to W. `sizes` is a tuple: N, M, the
-latency of a link, whether messages leave when their action is done (1) or begins (0).
+on their links, the memory that a micro-batch keeps from F to B, and from B to W. `sizes` is a
+tuple: N, M, the latency of a link, whether messages leave when their action is done (1) or begins
+(0).
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def _run(order: Any, times: Any, sizes: Any, free: Any, wires: Any, begin: Any, 
 
 @compiled
 def _value(order: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any) -> Any:
-    """Return the time of an order, NEVER where it deadlocks; of `spans`, the longest of a device from
-    its first action to its last.
+    """Return the time of an order, NEVER where it deadlocks; of `spans`, the longest of a device
+    from its first action to its last.
     """
     devices = sizes[0]
     free = np.zeros(devices, np.int64)

@@ -2,8 +2,8 @@
 and 9).
 
 The paper's cost of a schedule is the longest time of a device from its first action to its last. A
-rate is of samples a GPU and second. What launches, optimiser and data take is in no time of a stage:
-one factor for all, fitted to the model of 1.5 billion parameters.
+rate is of samples a GPU and second. What launches, optimiser and data take is in no time of a
+stage: one factor for all, fitted to the model of 1.5 billion parameters.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def overhead() -> float:
 
 
 def rate_percent(part: str, schedules: str = "") -> Measured:
-    """Return by how many percent rates differ at most from the measured ones: of the `fitted` model,
-    or of the `others`; of some schedules, or of all.
+    """Return by how many percent rates differ at most from the measured ones: of the `fitted`
+    model, or of the `others`; of some schedules, or of all.
     """
     rows = [row for row in _rows() if (row["model"] == _FITTED) is (part == "fitted")]
     share = overhead()

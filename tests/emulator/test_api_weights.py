@@ -39,8 +39,8 @@ def test_all_sources_have_the_numbers_of_the_last_epoch(run: tuple[emuchain.Resu
 
 
 def test_networks_for_which_one_board_is_too_small(tmp_path: Path) -> None:
-    """Evaluation emulates no board: five layers with kernels of 49 weights need 735 multipliers, and
-    a VC709 has 576.
+    """Evaluation emulates no board: five layers with kernels of 49 weights need 735 multipliers,
+    and a VC709 has 576.
     """
     conv = '{ type = "conv", channels = 4, kernel = 7, stride = 2, pad = 3 }, '
     (tmp_path / "wide.toml").write_text(

@@ -26,7 +26,8 @@ CHUNKS = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of rows that are worked out by hand: F = B = W = 10, two devices, four micro-batches.
+    """A folder of rows that are worked out by hand: F = B = W = 10, two devices, four
+    micro-batches.
 
     1F1B takes (M + N - 1) (F + B + W) = 150 of which 120 are work, H1 130; interleaved with two
     chunks 135.

@@ -199,7 +199,7 @@ class _Run:
     @property
     def bubble(self) -> Fraction:
         """The idle share of that time of all devices."""
-        return 1 - sum(self.busy) / self.shape.devices
+        return 1 - sum(self.busy, Fraction()) / self.shape.devices
 
     @property
     def busy(self) -> list[Fraction]:
