@@ -11,12 +11,14 @@ from .emulator.calibrate import (
 )
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
+from .emulator.config import RateSchedule
 from .emulator.data import Dataset, load_data
 from .emulator.finished import evaluate, export, predict, report, results, retime
 from .emulator.network import Network, TorchNetwork, from_torch, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import (
     AnswerRange,
+    EpochResult,
     Evaluation,
     PairSimulation,
     Results,
@@ -25,7 +27,9 @@ from .emulator.run import (
     SteadyState,
 )
 from .emulator.run.steady_state import steady_state
+from .emulator.schedule import Schedule
 from .emulator.studies import Retiming
+from .emulator.studies.sweep import SweepResult
 
 __version__: str
 
@@ -37,6 +41,7 @@ __all__ = [
     "CollectiveCalibration",
     "Coverage",
     "Dataset",
+    "EpochResult",
     "Evaluation",
     "InputError",
     "LinkCalibration",
@@ -44,11 +49,14 @@ __all__ = [
     "PairPlan",
     "PairSimulation",
     "Plan",
+    "RateSchedule",
     "Results",
     "Retiming",
+    "Schedule",
     "SeedRuns",
     "Simulation",
     "SteadyState",
+    "SweepResult",
     "TorchNetwork",
     "__version__",
     "calibrate_board",

@@ -16,6 +16,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from typing_extensions import Unpack
+
 from ..comm import Observer
 from ..kernels import ExtensionError, defined_in, withdraw
 from ..kernels import register as add_extension
@@ -34,12 +36,15 @@ from .arguments import (
     resumed_network,
 )
 from .common import IMAGENET_IMAGES, InputError, WholeFile, described, typed
+from .config import RunKeys, TrainKeys
 from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     ALONE,
     AnswerRange,
+    EpochRecord,
     EpochResult,
+    OnMiniBatch,
     PairSimulation,
     Results,
     Resumed,
@@ -65,12 +70,11 @@ if TYPE_CHECKING:
 
 
 @overload
-def plan(
+def plan(  # type: ignore[overload-overlap]  # these schedules are strings, too
     network: AnyNetwork = ...,
     cluster: AnyCluster = ...,
     *,
     schedule: OfPairs,
-    changes: Mapping[str, object] | None = ...,
     **settings: Any,
 ) -> PairPlan: ...
 
@@ -81,8 +85,7 @@ def plan(
     cluster: AnyCluster = ...,
     *,
     ranks: int = ...,
-    changes: Mapping[str, object] | None = ...,
-    **settings: Any,
+    **settings: Unpack[RunKeys],
 ) -> ChainPlan: ...
 
 
@@ -92,7 +95,6 @@ def plan(
     cluster: AnyCluster = "vc709",
     *,
     ranks: int = 1,
-    changes: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> Plan:
     """Return the plan of a run: mapping, times, schedule, memory. Nothing is trained or simulated
@@ -104,16 +106,16 @@ def plan(
         network: the network to train.
         cluster: the cluster to run on.
         ranks: number of processes; each hosts a device if `devices` is not given.
-        changes: changed values of any keys of the run or its cluster, such as
+        **settings: keys of the configuration, such as devices=15, batch=64, schedule="sync";
+            `changes` are changed values of any keys of the run or its cluster, such as
             {"link.bandwidth_gbps": 250}.
-        **settings: keys of the configuration, such as devices=15, batch=64, schedule="sync".
 
     Raises:
         InputError: a setting is unknown, out of range, or contradicts another one.
     """
     if ranks < 1:
         raise InputError(f"`ranks` = {ranks}: should be at least 1")
-    network, cluster, settings = named_in_place(network, cluster, {**settings, "changes": changes})
+    network, cluster, settings = named_in_place(network, cluster, settings)
     return new_plan(network, cluster, settings, ranks=ranks)
 
 
@@ -216,7 +218,7 @@ def simulate(
 
 
 @overload
-def simulate(
+def simulate(  # type: ignore[overload-overlap]  # as of `plan`
     network: AnyNetwork = ...,
     cluster: AnyCluster = ...,
     *,
@@ -235,7 +237,7 @@ def simulate(
     trace: str | os.PathLike[str] | None = ...,
     trace_level: str | None = ...,
     trace_samples: tuple[int, int] | None = ...,
-    **settings: Any,
+    **settings: Unpack[RunKeys],
 ) -> Simulation: ...
 
 
@@ -287,9 +289,10 @@ def train(
     seeds: int,
     comm: Any = ...,
     data: Dataset | str | os.PathLike[str] | None = ...,
-    on_epoch: Callable[[EpochResult, Weights], None] = ...,
+    on_step: Callable[[int, float, int], object] = ...,
+    on_epoch: Callable[[EpochResult, Weights], object] = ...,
     observer: Observer | None = ...,
-    **settings: Any,
+    **settings: Unpack[TrainKeys],
 ) -> SeedRuns: ...
 
 
@@ -300,12 +303,13 @@ def train(
     *,
     comm: Any = ...,
     data: Dataset | str | os.PathLike[str] | None = ...,
-    on_epoch: Callable[[EpochResult, Weights], None] = ...,
+    on_step: Callable[[int, float, int], object] = ...,
+    on_epoch: Callable[[EpochResult, Weights], object] = ...,
     observer: Observer | None = ...,
     trace: str | os.PathLike[str] | None = ...,
     trace_level: str | None = ...,
     trace_samples: tuple[int, int] | None = ...,
-    **settings: Any,
+    **settings: Unpack[TrainKeys],
 ) -> Results: ...
 
 
@@ -316,7 +320,8 @@ def train(
     *,
     comm: Any = None,
     data: Dataset | str | os.PathLike[str] | None = None,
-    on_epoch: Callable[[EpochResult, Weights], None] = lambda *_: None,
+    on_step: Callable[[int, float, int], object] = lambda *_: None,
+    on_epoch: Callable[[EpochResult, Weights], object] = lambda *_: None,
     observer: Observer | None = None,
     trace: str | os.PathLike[str] | None = None,
     trace_level: str | None = None,
@@ -332,7 +337,10 @@ def train(
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
             process trains.
         data: a data set, or a value of the configuration key `data`.
+        on_step: called on rank 0 after each mini-batch, with its number since the start of
+            training, from 1, its mean loss, and its virtual time in ps.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
+            If it returns True, training ends there.
         observer: called with what engines, links and exchanges of the first replica's devices in
             this process serve.
         trace, trace_level, trace_samples: as for `simulate`; of all devices, in one file.
@@ -397,14 +405,17 @@ def train(
             planned, ranks, start, data=loaded, trace=traced, gathers=True, series=runs().series
         )
 
-    results = [_trained(comm, prepare, on_epoch, observer) for _ in range(max(1, seeds or 1))]
+    results = [
+        _trained(comm, prepare, on_step, on_epoch, observer) for _ in range(max(1, seeds or 1))
+    ]
     return results[0] if seeds is None else SeedRuns(tuple(results))
 
 
 def _trained(
     comm: Any,
     prepare: Callable[[Ranks], Training],
-    on_epoch: Callable[[EpochResult, Weights], None],
+    on_step: OnMiniBatch,
+    on_epoch: Callable[[EpochResult, Weights], object],
     observer: Observer | None,
 ) -> Results:
     """Train what `prepare` makes ready on all ranks of a communicator, or in this process; return
@@ -414,14 +425,14 @@ def _trained(
     ranks: Ranks = SingleProcess() if comm is None else MpiRanks(comm.Clone())
     weights, files = dict[str, Any](), contextlib.ExitStack()
 
-    def record(result: EpochResult, gathered: Weights) -> None:
+    def record(record: EpochRecord, gathered: Weights) -> object:
         weights.update(gathered)
-        on_epoch(result, gathered)
+        return on_epoch(record.result, gathered)
 
     with files:
         training = prepared_on_all(ranks, lambda: files.enter_context(prepare(ranks)))
         with ending_together(ranks):
-            training.run(on_epoch=record, observer=observer)
+            training.run(on_epoch=record, on_mini_batch=on_step, observer=observer)
     made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]
     ranks.free()
     return made
@@ -447,8 +458,8 @@ def register(thing: Any) -> None:
     calls it.
 
     Args:
-        thing: a subclass of `Codec`, `Optimizer`, `Topology`, `Collective` or `Operation`, or a
-            schedule's kind, a number format or an activation; or a module that has some of these.
+        thing: a subclass of `Codec`, `Optimizer`, `Topology`, `Collective`, `Operation` or
+            `RateSchedule`, or a schedule's kind, a number format or an activation; or a module that has some of these.
 
     Raises:
         InputError: it is none of them, or its name is taken.
@@ -459,10 +470,11 @@ def register(thing: Any) -> None:
     from ..kernels.layers.activations import Activation, activations
     from ..kernels.number import NumberFormat, number_formats
     from ..kernels.optimizers import Optimizer, optimizers
+    from .config import RateSchedule, rate_schedules
     from .network import Operation, operation_types
     from .schedule import ScheduleKind, schedules
 
-    classes = Codec, Optimizer, Topology, Collective, Operation
+    classes = Codec, Optimizer, Topology, Collective, Operation, RateSchedule
     values = ScheduleKind, NumberFormat, Activation
 
     def extends(value: object) -> bool:
@@ -478,7 +490,7 @@ def register(thing: Any) -> None:
     try:
         known_kinds = activations, codecs, number_formats, operation_types, optimizers
         # Looked up at once: a name that is taken is refused here, and not by a later run.
-        for look_up in (*known_kinds, schedules, topologies, collectives):
+        for look_up in (*known_kinds, rate_schedules, schedules, topologies, collectives):
             look_up()
     except ExtensionError as error:
         withdraw(thing)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from .cluster import Cluster, load_cluster
-from .common import InputError, NamedFiles
+from .common import InputError, NamedFiles, described
 from .config import CHANGES, Config, in_place, name_files, roles, settings_config
 from .network import Network, TorchNetwork
 from .plan import Plan, network_for, plan_run
@@ -65,6 +65,12 @@ def named_in_place(
     Raises:
         InputError: a changed key is unknown, or given beside its changed value.
     """
+    changes = settings.get(CHANGES)
+    named = isinstance(changes, Mapping) and all(isinstance(key, str) for key in changes)
+    if changes is not None and not named:
+        raise InputError(
+            f"`{CHANGES}`: is {described(changes)}; should be a mapping of names or None"
+        )
     placed = in_place(
         # `changes=None` is the default of the functions, and no value of a configuration.
         {key: value for key, value in settings.items() if value is not None or key != CHANGES}

@@ -91,9 +91,18 @@ def subclasses(package: str, base: type[T]) -> list[type[T]]:
     modules, and others.
     """
     own = [value for module in modules(package) for value in defined_in(module)]
+    return [*_below(base, own), *offered_subclasses(base)]
+
+
+def offered_subclasses(base: type[T]) -> list[type[T]]:
+    """Return the classes below `base` that packages offer or a script has registered."""
+    return _below(base, offered())
+
+
+def _below(base: type[T], values: Iterable[object]) -> list[type[T]]:
     return [
         value
-        for value in (*own, *offered())
+        for value in values
         if isinstance(value, type) and issubclass(value, base) and value is not base
         if not value.__name__.startswith("_")
     ]

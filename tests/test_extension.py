@@ -70,9 +70,9 @@ def run(site: Path, tmp_path: Path) -> Run:
 TRAIN = ("train", "example-net", "--data", "shapes", "--samples", "64", "--test-samples", "16")
 
 
-def test_every_kind_of_extension_takes_part(run: Run) -> None:
+def test_every_kind_of_extension_takes_part(run: Run, tmp_path: Path) -> None:
     """Network, operation, unit, cluster, board, topology with its shape, optimiser with its key,
-    format, schedule, collective.
+    format, schedule, collective, learning rate.
     """
     own = ("--schedule", "one-each", "--precision", "fp12", "--optimizer", "slow-signum:beta3=0.99")
     done = run(
@@ -91,6 +91,9 @@ def test_every_kind_of_extension_takes_part(run: Run) -> None:
     )
     assert "halves" in run(*TRAIN, "--devices", "4", *replicas).stdout
     assert run("hello", "you").stdout == "hello you\n"
+    done = run(*TRAIN, "--lr-schedule", "root:every=0.5", "--log", "csv", "--batch", "32")
+    rows = (tmp_path / "log.csv").read_text().splitlines()[1:]
+    assert [float(row.split(",")[3]) for row in rows] == pytest.approx([0.01, 0.01 / 3**0.5])
     assert "hello" in run("--help").stdout
     assert "example-net" in run("network").stdout
 

@@ -60,7 +60,12 @@ def _answer(results: Results) -> list[view.Line]:
             f"{title}: {number(results.images_per_s)}"
             f" {results.sample_noun}s/s{view.ignored(missing)}"
         ),
-        view.outcome_line(results.epochs, history["train_loss"][last], results.test_accuracy),
+        view.outcome_line(
+            results.epochs,
+            int(results.config["epochs"]),
+            history["train_loss"][last],
+            results.test_accuracy,
+        ),
         *([] if results.bits is None else [view.bits_line(*results.bits)]),
         view.Line(
             f"time: {format_time_ps(results.virtual_time_ps)} on the cluster; {host_s:.1f} s on the"

@@ -33,7 +33,7 @@ from ..run import (
     CONTROL,
     WITHOUT_FLIPS,
     Cause,
-    EpochResult,
+    EpochRecord,
     Position,
     RecordedSizes,
     Resumed,
@@ -55,7 +55,6 @@ from ..run import (
     steady_state,
 )
 from ..view import (
-    EpochRow,
     Line,
     Progress,
     TraceRequest,
@@ -245,18 +244,9 @@ class Shown:
             result.virtual_time_ps,
         )
 
-    def epoch(self, result: EpochResult, _: Weights) -> None:
+    def epoch(self, result: EpochRecord, _: Weights) -> None:
         """Show a finished epoch, whose results are in their file."""
-        accuracy = result.test.accuracy if result.test.samples else None
-        self._progress.epoch(
-            EpochRow(
-                result.epoch + 1,
-                result.train.mean_loss,
-                accuracy,
-                result.virtual_time_ps,
-                result.host_time_s,
-            )
-        )
+        self._progress.epoch(result.result)
 
     def tables(self, full: bool) -> None:
         """Print tables at the end: the most loaded devices and links, or all."""
@@ -278,6 +268,7 @@ class Shown:
             self.rate_line,
             outcome_line(
                 len(history),
+                self._config.epochs,
                 last.train.mean_loss,
                 last.test.accuracy if last.test.samples else None,
             ),
@@ -433,7 +424,7 @@ class _PairShown(Shown):
         return command_line("simulate", None, {"network": self._config.network, **others})
 
 
-def train_control(training: Training, ranks: Ranks) -> EpochResult:
+def train_control(training: Training, ranks: Ranks) -> EpochRecord:
     """Train a control on all ranks once a run has ended; return its last epoch."""
     plan = training.plan
 
@@ -452,7 +443,7 @@ def train_beside(
     planned: Callable[[Config], Plan],
     ranks: Ranks,
     phase: str,
-) -> EpochResult:
+) -> EpochRecord:
     """Train another run on all ranks beside one that has ended; return its last epoch.
 
     Args:
@@ -477,7 +468,7 @@ def train_beside(
         return again.run()[-1]
 
 
-def control_lines(training: Training, control: EpochResult) -> list[Line]:
+def control_lines(training: Training, control: EpochRecord) -> list[Line]:
     """Return what the codec of a run that has ended changes, then what its control gives."""
     ended = training.recorder.history[-1]
     return [
@@ -486,14 +477,14 @@ def control_lines(training: Training, control: EpochResult) -> list[Line]:
     ]
 
 
-def _codec_change(ended: EpochResult, control: EpochResult) -> str:
+def _codec_change(ended: EpochRecord, control: EpochRecord) -> str:
     if not control.test.samples:
         return f"train loss by {ended.train.mean_loss - control.train.mean_loss:+.4f}"
     points = 100 * (ended.test.accuracy - control.test.accuracy)
     return f"test accuracy by {points:+.2f} points, {100 * control.test.accuracy:.2f} % without"
 
 
-def _control_line(ended: EpochResult, control: EpochResult) -> Line:
+def _control_line(ended: EpochRecord, control: EpochRecord) -> Line:
     tested = f"test accuracy {100 * control.test.accuracy:.2f} %, " if control.test.samples else ""
     times = (
         f"{format_time_ps(control.virtual_time_ps)} on the cluster,"
@@ -515,8 +506,8 @@ class _Seed(NamedTuple):
     """A seed's run: its configuration, its last epoch, and that of its control if it has one."""
 
     config: Config
-    epoch: EpochResult
-    control: EpochResult | None
+    epoch: EpochRecord
+    control: EpochRecord | None
 
 
 def train_seeds(
@@ -582,7 +573,7 @@ def _seeds_answer(ended: Sequence[_Seed]) -> list[Line]:
     ]
 
 
-def _reached(epochs: Sequence[EpochResult]) -> str:
+def _reached(epochs: Sequence[EpochRecord]) -> str:
     """Return the mean test accuracy, where there was a test, and the mean loss."""
     loss = f"train loss {Mean.over([epoch.train.mean_loss for epoch in epochs]).shown(4)}"
     if not epochs[0].test.samples:

@@ -15,8 +15,9 @@ from .config import (
 )
 from .groups import GROUPS
 from .keys import listed
-from .rates import FORMER, of_today, parse_rates
+from .rates import FORMER, RateSchedule, of_today, parse_rates, rate_schedules
 from .roles import log_place
+from .run_keys import RunKeys, TrainKeys
 from .settings import Settings, check_updates, learning_rate, optimizer_of
 
 __all__ = [
@@ -25,7 +26,10 @@ __all__ = [
     "GROUPS",
     "RUN_ONLY_KEYS",
     "Config",
+    "RateSchedule",
+    "RunKeys",
     "Settings",
+    "TrainKeys",
     "blaming",
     "check_updates",
     "in_place",
@@ -39,6 +43,7 @@ __all__ = [
     "optimizer_of",
     "parse_changes",
     "parse_rates",
+    "rate_schedules",
     "read_keys",
     "role_of",
     "roles",

@@ -58,11 +58,11 @@ from .keys import (
     ScheduleKey,
     Sizes,
 )
-from .rates import FORMER, MOST_SINGLE, RATE_SCHEDULES
+from .rates import FORMER, MOST_SINGLE, rate_schedules
 from .settings import Settings
 
 RUN_ONLY_KEYS = (
-    *("test_samples", "mean", "std", "augment", "init", "new_layers"),
+    *("test_samples", "patience", "mean", "std", "augment", "init", "new_layers"),
     *("rtl_device", "throttle", "stall_timeout", "out", "checkpoint", "resume", "log", "progress"),
 )
 """Keys that matter only for training."""
@@ -158,6 +158,10 @@ class Config(Model):
         None, description="evaluate on the first N test samples only"
     )
     epochs: Positive = pydantic.Field(1, description="passes over the training samples")
+    patience: Positive | None = pydantic.Field(
+        None,
+        description="end training when the test loss has not fallen for this many epochs",
+    )
     batch: Positive = pydantic.Field(
         64, description="samples of a mini-batch, after which weights are updated"
     )
@@ -371,7 +375,7 @@ class Config(Model):
             " mini-batches; `steps:at=10,20,factor=0.1`, after epochs; cosine, to 0 at the end of"
             " training"
         ),
-        json_schema_extra={"choices": [*RATE_SCHEDULES]},
+        json_schema_extra={"choices": [*rate_schedules()]},
     )
     lr_warm_up: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
         0, description="mini-batches at the start over which the learning rate rises linearly"

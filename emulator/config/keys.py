@@ -20,7 +20,7 @@ from ..mapping import HandmadeCut
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
 from . import roles
-from .rates import LEAST_SINGLE, MOST_SINGLE, RATE_SCHEDULES, RateSchedule, parse_rates
+from .rates import LEAST_SINGLE, MOST_SINGLE, RateSchedule, parse_rates, rate_schedules
 
 NotNegativeNumber = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 PositiveNumber = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
@@ -216,7 +216,7 @@ def _read(file: str) -> str:
 
 
 def _rates(text: str) -> RateSchedule:
-    _known(text.partition(":")[0], RATE_SCHEDULES)
+    _known(text.partition(":")[0], rate_schedules())
     return parse_rates(text)
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ...kernels import by_name, spelled
+from ...kernels import by_name, offered_subclasses, registry, spelled
 
 LEAST_SINGLE, MOST_SINGLE = 1e-37, 1e38
 """Bounds of what updates compute with in single precision: less is 0, and more is infinite."""
@@ -22,7 +21,10 @@ LEAST_SINGLE, MOST_SINGLE = 1e-37, 1e38
 
 @dataclasses.dataclass(frozen=True)
 class RateSchedule(abc.ABC):
-    """What becomes of the learning rate. Schedules are values: equal if they are spelt alike."""
+    """What becomes of the learning rate. Schedules are values: equal if they are spelt alike.
+
+    A subclass that is registered is one more kind: a frozen dataclass whose fields are its keys.
+    """
 
     name: ClassVar[str]
     ends: ClassVar[bool] = False
@@ -41,7 +43,7 @@ class RateSchedule(abc.ABC):
     def __str__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         texts = {
-            key: ",".join(map(str, value)) if key == "at" else value
+            key: ",".join(map(str, value)) if isinstance(value, tuple) else value
             for key, value in values.items()
         }
         keys = ",".join(f"{key}={text}" for key, text in texts.items())
@@ -109,17 +111,21 @@ class Cosine(RateSchedule):
         return (1 + math.cos(math.pi * after / most)) / 2 if after else 1.0
 
 
-RATE_SCHEDULES: Mapping[str, type[RateSchedule]] = by_name([Constant, Step, Steps, Cosine])
+@registry
+def rate_schedules() -> Mapping[str, type[RateSchedule]]:
+    """Return all kinds by their names."""
+    own: tuple[type[RateSchedule], ...] = Constant, Step, Steps, Cosine
+    return by_name([*own, *offered_subclasses(RateSchedule)])  # type: ignore[type-abstract]
 
 
-@functools.cache
+@registry
 def parse_rates(text: str) -> RateSchedule:
     """Return the schedule that a text names: `cosine`, or `steps:at=10,20,factor=0.2`.
 
     Raises:
         ValueError: there is no such schedule, or it has no such keys or values.
     """
-    kind, keys = spelled(text, RATE_SCHEDULES)
+    kind, keys = spelled(text, rate_schedules())
     return kind(**keys)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...kernels.optimizers import Optimizer, parse_optimizer
 from ..common import InputError
+from .rates import MOST_SINGLE
 
 Keys = Any
 """A `Config`, or the `Settings` that other ranks get of it; its attributes are the keys."""
@@ -35,12 +36,20 @@ def learning_rate(config: Keys, step: int, epoch_steps: int) -> float:
         config: the run's configuration.
         step: number of the mini-batch since the start of training, from 0.
         epoch_steps: mini-batches of an epoch.
+
+    Raises:
+        InputError: the schedule gives no rate that updates can compute with.
     """
     warm_up, steps = config.lr_warm_up, config.epochs * epoch_steps
     share = config.lr_schedule.relative(
         step // epoch_steps, max(0, step - warm_up), steps - warm_up
     )
     rate: float = config.learning_rate * share
+    if not 0 <= rate <= MOST_SINGLE:
+        raise InputError(
+            f"`lr_schedule` = {str(config.lr_schedule)!r}: gives mini-batch {step + 1} a rate of"
+            f" {rate:g}; should be a number, at least 0 and at most {MOST_SINGLE:g}"
+        )
     return rate * (step + 1) / warm_up if step < warm_up else rate
 
 

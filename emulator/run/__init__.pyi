@@ -21,6 +21,7 @@ from .results import (
     PHASES,
     DeviceUsage,
     Diverged,
+    EpochRecord,
     EpochResult,
     Exchanged,
     GivenSizes,
@@ -83,7 +84,7 @@ from .steady_state import (
     steady_rate,
     steady_state,
 )
-from .training import StoppedRun, Training, ending_together, prepared_on_all
+from .training import OnMiniBatch, StoppedRun, Training, ending_together, prepared_on_all
 from .variants import (
     ALONE,
     CONTROL,
@@ -113,6 +114,7 @@ __all__ = [
     "Diverged",
     "Draws",
     "Ended",
+    "EpochRecord",
     "EpochResult",
     "Evaluation",
     "Exchanged",
@@ -123,6 +125,7 @@ __all__ = [
     "LinkUsage",
     "MeanRatio",
     "MemoryUsage",
+    "OnMiniBatch",
     "OtherMessages",
     "PairSimulation",
     "Placement",

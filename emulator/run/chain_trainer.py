@@ -35,7 +35,7 @@ from ..schedule import MicroBatch
 from .replicas import build_replicas
 from .results import (
     DeviceCounters,
-    EpochResult,
+    EpochRecord,
     EpochSizes,
     Exchanged,
     StepReports,
@@ -188,8 +188,8 @@ class ChainTrainer(Trainer):
         return self.replicas.exchanged(), rounded
 
     def _completed(
-        self, result: EpochResult, totals: list[tuple[Exchanged, Counter[str]]]
-    ) -> EpochResult:
+        self, result: EpochRecord, totals: list[tuple[Exchanged, Counter[str]]]
+    ) -> EpochRecord:
         before, self._exchanged = (
             self._exchanged,
             sum((exchanged for exchanged, _ in totals), Exchanged()),

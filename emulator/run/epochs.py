@@ -22,14 +22,15 @@ from ..plan import ChainPlan, PairPlan, Plan
 from .chain_trainer import ChainTrainer
 from .pair_trainer import PairTrainer
 from .placement import Placement
-from .results import EpochResult, StepResult, Weights
+from .results import EpochRecord, History, StepResult, Weights, mean_loss
 from .segments import Position, Segment
 from .simulate import segments_of
 from .state import Keeping, RunCheckpoints
 from .trainer import Trainer
 
 OnStep = Callable[[StepResult], None]
-OnEpoch = Callable[[EpochResult, Weights], None]
+OnEpoch = Callable[[EpochRecord, Weights], object]
+"""If it returns True, training ends after this epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ def train(
     gather_weights: bool,
     observer: Observer | None = None,
     checkpoints: RunCheckpoints | None = None,
-) -> Sequence[EpochResult]:
+) -> Sequence[EpochRecord]:
     """Train on all ranks together; return the history on rank 0, with the usage up to the last
     epoch.
 
@@ -132,7 +133,7 @@ def train(
         ranks: the ranks of the run.
         on_step: called on rank 0 for each mini-batch.
         on_epoch: called on rank 0 for each epoch, with the weights of all layers if these are
-            gathered, else {}.
+            gathered, else {}; if it returns True, training ends there on all ranks.
         gather_weights: whether weights are gathered after each epoch; the same on all ranks.
         observer: called with what engines, links and exchanges of the first replica's devices on
             this rank serve; of a pair with nothing.
@@ -156,19 +157,17 @@ def train(
             trainer, at = (
                 (trainer, Position()) if checkpoints is None else checkpoints.begin(trainer)
             )
-            ends = False
-            if at.epoch >= epochs:  # nothing is left; the last epoch is reported again
+            stuck = _is_stuck(trainer.history, plan.config.patience)
+            ends = at.epoch >= epochs or any(ranks.share(stuck))
+            if ends:  # nothing is left; the last epoch is reported again
                 usage, weights = trainer.usage(), trainer.weights() if gather_weights else {}
                 trainer.history[-1:] = [
                     dataclasses.replace(row, usage=usage) for row in trainer.history[-1:]
                 ]
                 for row in trainer.history[-1:]:
                     on_epoch(row, weights)
-                ends = (
-                    checkpoints is not None
-                    and checkpoints.keeping.moves
-                    and checkpoints.reach(trainer, at)
-                )
+                if checkpoints is not None and checkpoints.keeping.moves:
+                    checkpoints.reach(trainer, at, ends=True)
             while at.epoch < epochs and not ends:
                 trainer = trainer.at(at)
                 # A run that resumes amid an epoch has the legs before `at` behind it.
@@ -182,9 +181,13 @@ def train(
                     if result is not None:
                         trainer.history.append(result)
                         with ranks.away():
-                            on_epoch(result, weights)
+                            said = on_epoch(result, weights)
+                        ends = isinstance(said, bool | np.bool_) and bool(said)
+                        ends |= _is_stuck(trainer.history, plan.config.patience)
+                    ends = any(ranks.share(ends))
                     at = Position(at.epoch + 1)
-                ends = checkpoints is not None and checkpoints.reach(trainer, at)
+                if checkpoints is not None:
+                    ends |= checkpoints.reach(trainer, at, ends=ends)
         finally:
             ranks.on_object = lambda _: None
             if checkpoints is not None:
@@ -213,6 +216,14 @@ def _shared_segments(plan: ChainPlan, samples: int, ranks: Ranks) -> Sequence[Se
         segments_of(plan, samples) if ranks.rank == 0 else None
     )[0]
     return segments
+
+
+def _is_stuck(history: History, patience: int | None) -> bool:
+    """Return whether none of the last `patience` epochs has the least test loss."""
+    if patience is None or len(history) <= patience:
+        return False
+    losses = mean_loss(history.rows.read()["test"])
+    return int(losses.argmin()) < len(losses) - patience
 
 
 def _noting(on_step: OnStep, ranks: Ranks, steps: int) -> OnStep:

@@ -38,7 +38,7 @@ from ..schedule import MicroBatch
 from ..timing.pair import Content, PairKey, Resource, pair_streams
 from .chain import Carriers
 from .placement import Placement
-from .results import EpochResult, EpochSizes, ResourceUse, StepReports, Usage
+from .results import EpochRecord, EpochSizes, ResourceUse, StepReports, Usage
 from .segments import Leg, Position
 from .trainer import Programs, Trainer
 
@@ -191,7 +191,7 @@ class PairTrainer(Trainer):
     def _totals(self) -> None:
         return None
 
-    def _completed(self, result: EpochResult, totals: list[None]) -> EpochResult:
+    def _completed(self, result: EpochRecord, totals: list[None]) -> EpochRecord:
         end_ps = self.now_ps(Position(result.epoch + 1))
         return dataclasses.replace(
             result,

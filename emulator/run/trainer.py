@@ -36,7 +36,7 @@ from ..network import Network
 from ..plan import Plan
 from ..schedule import MicroBatch, cut_samples
 from .chain import Carriers
-from .results import EpochResult, EpochSizes, History, SoFar, StepReports, StepTable, Usage, Weights
+from .results import EpochRecord, EpochSizes, History, SoFar, StepReports, StepTable, Usage, Weights
 from .segments import Leg, Position, legs_of
 from .state import gathered_weights
 
@@ -197,13 +197,13 @@ class Trainer(abc.ABC):
     def _sizes_of(self, sent: Any) -> EpochSizes:
         """Take a rank's `_take_sent` on rank 0; return the sizes of what has passed a codec."""
 
-    def epoch(self, number: int) -> EpochResult | None:
+    def epoch(self, number: int) -> EpochRecord | None:
         """Train an epoch and evaluate; return the result on rank 0, else None."""
         for leg in self.legs:
             self.train(number, leg)
         return self.finish(number)
 
-    def finish(self, number: int) -> EpochResult | None:
+    def finish(self, number: int) -> EpochRecord | None:
         """Evaluate after an epoch; return its result on rank 0, else None."""
         tested, usage = self.evaluate(), self.usage()
         of_ranks = self.ranks.gather((tested, self._totals()))
@@ -212,7 +212,7 @@ class Trainer(abc.ABC):
         so_far, self.so_far = self.so_far, SoFar()
         steps = so_far.steps
         trained = sum((step.tally for step in steps), Tally())
-        result = EpochResult(
+        result = EpochRecord(
             number,
             self._rules(number).last_rate,
             trained,
@@ -230,7 +230,7 @@ class Trainer(abc.ABC):
         """Return what this rank adds to an epoch's result beside its test."""
 
     @abc.abstractmethod
-    def _completed(self, result: EpochResult, totals: list[Any]) -> EpochResult:
+    def _completed(self, result: EpochRecord, totals: list[Any]) -> EpochRecord:
         """Return an epoch's result with what the ranks' `_totals` and the devices add to it; on
         rank 0.
         """

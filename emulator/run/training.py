@@ -19,7 +19,7 @@ from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, training_data
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
 from .placement import check_needs
-from .results import EpochResult, Recorder, StepResult, Weights, open_log
+from .results import EpochRecord, Recorder, StepResult, Weights, open_log
 from .segments import Position
 from .simulate import Trace, both
 from .state import Ended, Resumed, checkpoints_of
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+OnMiniBatch = Callable[[int, float, int], object]
+"""Called with the number of a mini-batch since the start of training, from 1, its mean loss, and
+its virtual time in ps."""
 
 
 class Training:
@@ -69,6 +73,11 @@ class Training:
                 check_data(plan, data)
             self.data = training_data(plan) if data is None else limited(plan, data)
             check_normalised(plan, self.data.n_train)
+            if config.patience is not None and not self.data.n_test:
+                raise InputError(
+                    f"`patience` = {config.patience}: {self.data.name} has no test samples, whose"
+                    " loss would have to fall; leave it out"
+                )
             self._check_device()
             check_needs(plan, self.data, ranks, gathers=self._gathers)
             log = files.enter_context(open_log(config.log if leads else None))
@@ -113,7 +122,7 @@ class Training:
         check_device(self.plan)
 
     def _begin(
-        self, history: Sequence[EpochResult], steps: Sequence[StepResult], at: Position
+        self, history: Sequence[EpochRecord], steps: Sequence[StepResult], at: Position
     ) -> None:
         """Take what a run has done that goes on."""
         self.recorder.begin(history, steps)
@@ -131,16 +140,19 @@ class Training:
         on_step: OnStep = lambda _: None,
         on_epoch: OnEpoch = lambda *_: None,
         on_resume: Callable[[Position], None] = lambda _: None,
+        on_mini_batch: OnMiniBatch = lambda *_: None,
         observer: Observer | None = None,
-    ) -> Sequence[EpochResult]:
+    ) -> Sequence[EpochRecord]:
         """Train with all ranks, record what is done, and write the trace; return the history, on
         rank 0.
 
         Args:
-            on_step: called on rank 0 for each mini-batch, once it is logged.
+            on_step: called on rank 0 for each replica's share of a mini-batch, once it is logged.
             on_epoch: called on rank 0 for each epoch with the gathered weights, once it is
-                recorded.
+                recorded; if it returns True, training ends there.
             on_resume: called on rank 0 with the position from which a run goes on.
+            on_mini_batch: called on rank 0 for each whole mini-batch with its number since the start
+                of training, from 1, its mean loss, and its virtual time in ps.
             observer: called with what devices of the first replica on this rank serve.
 
         Raises:
@@ -149,12 +161,13 @@ class Training:
         """
 
         def step(result: StepResult) -> None:
-            self.recorder.step(result)
+            for row, number in self.recorder.step(result):
+                on_mini_batch(number, row.loss, row.virtual_time_ps)
             on_step(result)
 
-        def epoch(result: EpochResult, weights: Weights) -> None:
+        def epoch(result: EpochRecord, weights: Weights) -> object:
             self.recorder.record(result, weights)
-            on_epoch(result, weights)
+            return on_epoch(result, weights)
 
         self._on_resume = on_resume
         with self.recorder:

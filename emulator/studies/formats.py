@@ -12,7 +12,7 @@ import numpy as np
 
 from ..number import Precision
 from ..plan import Plan, plan_run
-from ..run import Diverged, EpochResult, Position, Results, Training
+from ..run import Diverged, EpochRecord, Position, Results, Training
 from ..view import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _trained(
 ) -> FormatOutcome:
     failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
-    def on_epoch(result: EpochResult, *_: object) -> None:
+    def on_epoch(result: EpochRecord, *_: object) -> None:
         note(
             f"{precision}: epoch {result.epoch + 1} of {epochs}, test accuracy"
             f" {100 * result.test.accuracy:.2f} %"

@@ -39,7 +39,7 @@ from .picture import (
     save_figure,
     whole_ticks,
 )
-from .progress import EpochRow, Progress, make_progress, point_progress
+from .progress import Progress, make_progress, point_progress
 from .simulation import (
     accuracy_cost_line,
     cause_as_json,
@@ -90,7 +90,6 @@ __all__ = [
     "ActionRun",
     "Chart",
     "ChartLine",
-    "EpochRow",
     "Flow",
     "Lane",
     "LaneKind",

@@ -96,12 +96,14 @@ def epoch_line(
     return Line(f"epoch of {counted}: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
 
 
-def outcome_line(epochs: int, train_loss: float, test_accuracy: float | None) -> Line:
-    """Return how well a network has been trained; `test_accuracy` is a fraction, or None if nothing
-    was tested.
+def outcome_line(epochs: int, planned: int, train_loss: float, test_accuracy: float | None) -> Line:
+    """Return how well a network has been trained in so many of the planned epochs; `test_accuracy`
+    is a fraction, or None if nothing was tested.
     """
     tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
-    return Line(f"{tested}train loss {train_loss:.4f} after {epochs:,} epoch{'s' * (epochs != 1)}")
+    count = f"{epochs:,} of " if epochs < planned else ""
+    after = f"{count}{planned:,} epoch{'s' * (planned != 1)}"
+    return Line(f"{tested}train loss {train_loss:.4f} after {after}")
 
 
 def bits_line(test: float, ngrams: NgramBits) -> Line:

@@ -5,10 +5,10 @@ lines.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import rich.progress
     from typing_extensions import Self
 
+    from ..run import EpochResult
+
 
 # Columns of the text beside a bar, and of the bar, which is shortened on a narrow terminal.
 _WORDS_WIDTH, _SHORTEST_BAR, _LONGEST_BAR = 82, 4, 40
@@ -28,17 +30,6 @@ _INTERVAL_S = 10.0
 ProgressMode = Literal["auto", "bar", "plain", "steps", "none"]
 
 _EVERY_S, _DRAWN_EVERY_S = 10.0, 0.2
-
-
-@dataclass(frozen=True)
-class EpochRow:
-    """A finished epoch; `test_accuracy` is a fraction, or None if nothing was tested."""
-
-    epoch: int
-    train_loss: float
-    test_accuracy: float | None
-    virtual_time_ps: int
-    host_time_s: float
 
 
 class Progress:
@@ -63,7 +54,7 @@ class Progress:
         loss and accuracy.
         """
 
-    def epoch(self, row: EpochRow) -> None:
+    def epoch(self, row: EpochResult) -> None:
         """Report a finished epoch."""
 
     def note(self, text: str) -> None:
@@ -132,7 +123,7 @@ class PlainProgress(Progress):
             parts.append(f"{_clock_time((self._total - samples_done) / rate)} left")
         self._print("  ".join(parts))
 
-    def epoch(self, row: EpochRow) -> None:
+    def epoch(self, row: EpochResult) -> None:
         self._print(_epoch_line(row, self._epochs))
 
     def note(self, text: str) -> None:
@@ -215,7 +206,7 @@ class LiveProgress(Progress):
             self._drawn = now
             self._bar.refresh()
 
-    def epoch(self, row: EpochRow) -> None:
+    def epoch(self, row: EpochResult) -> None:
         self.note(_epoch_line(row, self._epochs))
 
     def note(self, text: str) -> None:
@@ -248,10 +239,11 @@ def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -
     return figures
 
 
-def _epoch_line(row: EpochRow, epochs: int) -> str:
-    tested = "" if row.test_accuracy is None else f", test accuracy {100 * row.test_accuracy:.2f} %"
+def _epoch_line(row: EpochResult, epochs: int) -> str:
+    tested = f", test accuracy {100 * row.test_accuracy:.2f} %"
     return (
-        f"epoch {row.epoch}/{epochs} done: loss {row.train_loss:.4f}{tested}, "
+        f"epoch {row.epoch}/{epochs} done: loss {row.train_loss:.4f}"
+        f"{'' if math.isnan(row.test_accuracy) else tested}, "
         f"virtual {format_time_ps(row.virtual_time_ps)}, host {row.host_time_s:.1f} s"
     )
 

@@ -11,7 +11,7 @@ from emuchain.comm import Observer
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.config import load_config
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
-from emuchain.emulator.run import EpochResult, Weights, train
+from emuchain.emulator.run import EpochRecord, Weights, train
 from emuchain.launch import SingleProcess
 
 
@@ -19,7 +19,7 @@ class Trained(NamedTuple):
     """What training gave: the weights after the last epoch, and the results of all epochs."""
 
     weights: Weights
-    history: list[EpochResult]
+    history: list[EpochRecord]
 
 
 PlanOf = Callable[..., ChainPlan]

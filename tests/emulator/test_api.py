@@ -139,7 +139,7 @@ def test_train_with_a_data_set_and_a_callback() -> None:
     found = emuchain.train(
         plan, data=data, on_epoch=lambda result, weights: seen.append((result.epoch, set(weights)))
     )
-    assert seen == [(0, {"conv1", "fc1"}), (1, {"conv1", "fc1"})]
+    assert seen == [(1, {"conv1", "fc1"}), (2, {"conv1", "fc1"})]
     assert found.epochs == 2
     assert found.config["samples"] == 32
     with pytest.raises(emuchain.InputError, match=r"32x32|28x28|shape"):

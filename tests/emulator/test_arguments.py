@@ -4,6 +4,7 @@ right.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pathlib
 from collections.abc import Callable, Mapping
@@ -160,7 +161,7 @@ def test_any_argument(
             if its.default is its.empty and its.kind is its.POSITIONAL_OR_KEYWORD
         }
         for value in odd(objects).values():
-            if place in ("on_epoch", "observer") and callable(value):
+            if place in ("on_step", "on_epoch", "observer") and callable(value):
                 continue  # it fails by itself where it is called
             keys = {**needed, **usual, place: value}
             if (name, place) == ("train", "network") and isinstance(value, emuchain.Plan):
@@ -368,9 +369,13 @@ def test_data_sets_that_are_not(objects: Mapping[str, Any], one_line: OneLine, c
             lambda: emuchain.load_network("char-lstm", time_steps=-1),
             "`time_steps` = -1: should be at least 1",
         ),
-        (
-            lambda: emuchain.plan(changes={3: 4}),
-            "`changes`: is of type dict; should be a mapping of names or None",
+        *(
+            (
+                functools.partial(function, changes=changes),
+                f"`changes`: is {said}; should be a mapping of names or None",
+            )
+            for function in (emuchain.plan, emuchain.simulate, emuchain.train)
+            for changes, said in (({3: 4}, "of type dict"), (5, "5"), ([1], "of type list"))
         ),
         (lambda: emuchain.train(comm=3), "`comm`: is 3; should be a communicator of mpi4py"),
     ],

@@ -1,10 +1,11 @@
-from .history import MOST_COUNT, ROW, STEP, History, Pace, Piece, Spool
+from .history import MOST_COUNT, ROW, STEP, History, Pace, Piece, Spool, mean_loss
 from .recorder import Recorder, StepLog, open_log
 from .results import Results, SeedRuns, results_of, table_as_csv, versions
 from .results_file import read_results, write_results
 from .schema import exchange_table, history_table, resource_table, rounding_table
 from .steps import (
     Diverged,
+    EpochRecord,
     EpochResult,
     EpochSizes,
     Exchanged,
@@ -40,6 +41,7 @@ __all__ = [
     "DeviceCounters",
     "DeviceUsage",
     "Diverged",
+    "EpochRecord",
     "EpochResult",
     "EpochSizes",
     "Exchanged",
@@ -68,6 +70,7 @@ __all__ = [
     "Weights",
     "exchange_table",
     "history_table",
+    "mean_loss",
     "open_log",
     "read_results",
     "recorded_sizes",

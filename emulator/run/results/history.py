@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ...common import scratch_error
 from ...device import Tally
-from .steps import NOTHING, UNUSED, EpochResult, EpochSizes, Exchanged, StepTable
+from .steps import NOTHING, UNUSED, EpochRecord, EpochSizes, Exchanged, StepTable
 
 _KEPT_BYTES = 1 << 16
 """In memory; a spool that holds no more has no file."""
@@ -179,12 +179,12 @@ class Piece:
         before = self.rows["steps_end"][-1:] - len(self.steps)
         return np.diff(self.rows["steps_end"], prepend=before)
 
-    def epoch(self, place: int) -> EpochResult:
+    def epoch(self, place: int) -> EpochRecord:
         """Return one of the epochs, without the usage up to its end."""
         epoch, rate, train, test, virtual_time_ps, host_time_s, _ = self.rows[place].item()
         end = len(self.steps) + int(self.rows["steps_end"][place] - self.rows["steps_end"][-1])
         steps = self.steps[end - int(self.counts[place]) : end]
-        return EpochResult(
+        return EpochRecord(
             *(
                 epoch,
                 rate,
@@ -201,18 +201,18 @@ class Piece:
         )
 
 
-class History(MutableSequence[EpochResult]):
+class History(MutableSequence[EpochRecord]):
     """Finished epochs in order. All but the last are without the usage up to their ends
-    (`EpochResult.row`).
+    (`EpochRecord.row`).
     """
 
-    def __init__(self, epochs: Iterable[EpochResult] = ()) -> None:
+    def __init__(self, epochs: Iterable[EpochRecord] = ()) -> None:
         self.rows, self.steps = Spool(ROW), Spool(STEP)
         self._others, self._others_end = (
             Spool(np.uint8),
             Spool(np.int64),
         )  # pickles, and where that of an epoch ends
-        self._last: EpochResult | None = None
+        self._last: EpochRecord | None = None
         self.statistics: dict[str, None] | None = None
         """Names of what codecs count, if anything was exchanged."""
         self.is_rounded = False
@@ -220,7 +220,7 @@ class History(MutableSequence[EpochResult]):
         self.extend(epochs)
 
     @classmethod
-    def of(cls, epochs: Sequence[EpochResult]) -> History:
+    def of(cls, epochs: Sequence[EpochRecord]) -> History:
         """Return a history of epochs, or the one that they are."""
         return epochs if isinstance(epochs, History) else cls(epochs)
 
@@ -269,10 +269,10 @@ class History(MutableSequence[EpochResult]):
         return [pickle.loads(content[a:b].data) if b > a else _NO_OTHERS for a, b in bounds]
 
     @overload
-    def __getitem__(self, place: int) -> EpochResult: ...
+    def __getitem__(self, place: int) -> EpochRecord: ...
     @overload
-    def __getitem__(self, place: slice) -> list[EpochResult]: ...
-    def __getitem__(self, place: int | slice) -> EpochResult | list[EpochResult]:
+    def __getitem__(self, place: slice) -> list[EpochRecord]: ...
+    def __getitem__(self, place: int | slice) -> EpochRecord | list[EpochRecord]:
         """Return an epoch, or some."""
         places = range(len(self))[place]
         return (
@@ -281,16 +281,16 @@ class History(MutableSequence[EpochResult]):
             else [self._epoch(number) for number in places]
         )
 
-    def _epoch(self, place: int) -> EpochResult:
+    def _epoch(self, place: int) -> EpochRecord:
         if place == len(self) - 1:
             assert self._last is not None
             return self._last
         return self._piece(place, place + 1).epoch(0)
 
     @overload
-    def __setitem__(self, place: int, epochs: EpochResult) -> None: ...
+    def __setitem__(self, place: int, epochs: EpochRecord) -> None: ...
     @overload
-    def __setitem__(self, place: slice, epochs: Iterable[EpochResult]) -> None: ...
+    def __setitem__(self, place: slice, epochs: Iterable[EpochRecord]) -> None: ...
     def __setitem__(self, place: int | slice, epochs: Any) -> None:
         """Replace the last epochs: `history[n:] = epochs`."""
         after = list(epochs) if isinstance(place, slice) else [epochs]
@@ -315,7 +315,7 @@ class History(MutableSequence[EpochResult]):
             self._note(piece.exchanged)
             self.is_rounded |= any(map(bool, piece.rounded))
 
-    def insert(self, place: int, epoch: EpochResult) -> None:
+    def insert(self, place: int, epoch: EpochRecord) -> None:
         """Add an epoch, at the end."""
         if place < len(self):
             raise ValueError("epochs are added at the end of a history")

@@ -25,7 +25,7 @@ from .history import History, Pace
 from .results import Results, fixed_results, results_of, versions
 from .results_file import fill_results
 from .schema import growing_of
-from .steps import EpochResult, StepResult, StepRow, StepShares, Weights, diverged
+from .steps import EpochRecord, StepResult, StepRow, StepShares, Weights, diverged
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,7 +49,7 @@ class StepLog:
     def step(self, row: StepRow, number: int) -> None:
         """Log a mini-batch."""
 
-    def epoch(self, result: EpochResult, number: int) -> None:
+    def epoch(self, result: EpochRecord, number: int) -> None:
         """Log an epoch, of which mini-batch `number` is the last."""
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class TensorboardLog(StepLog):
         losses = {"train/loss": row.loss, "train/learning_rate": row.learning_rate}
         self._add_values({**losses, "time/virtual_s": row.virtual_time_ps * 1e-12}, number)
 
-    def epoch(self, result: EpochResult, number: int) -> None:
+    def epoch(self, result: EpochRecord, number: int) -> None:
         """See `StepLog`."""
         if result.test.samples:
             self._add_values(
@@ -197,7 +197,7 @@ class Recorder:
         self._shares, self._pace = StepShares(self._sizes), Pace()
         self._unwritten: Weights | None = None
 
-    def begin(self, history: Sequence[EpochResult], steps: Sequence[StepResult]) -> None:
+    def begin(self, history: Sequence[EpochRecord], steps: Sequence[StepResult]) -> None:
         """Take what a run has done that goes on: finished epochs, and mini-batches of the one that
         is not.
         """
@@ -208,13 +208,18 @@ class Recorder:
         for step in steps:
             self.step(step)
 
-    def step(self, share: StepResult) -> None:
-        """Log what a replica's share of a mini-batch completes."""
+    def step(self, share: StepResult) -> list[tuple[StepRow, int]]:
+        """Log what a replica's share of a mini-batch completes; return that, with numbers since the
+        start of training.
+        """
+        done = []
         for whole in self._shares.add(share):
             row = StepRow(whole.epoch + 1, whole.step + 1, *whole.columns)
-            self._log.step(row, self._number(whole.epoch, row.step))
+            done.append((row, self._number(whole.epoch, row.step)))
+            self._log.step(*done[-1])
+        return done
 
-    def record(self, result: EpochResult, weights: Weights) -> None:
+    def record(self, result: EpochRecord, weights: Weights) -> None:
         """Add an epoch, or replace the last one, log its last mini-batches, and write the results
         file if it is due.
 
@@ -261,7 +266,7 @@ class Recorder:
         with contextlib.nullcontext() if kind is None else contextlib.suppress(InputError):
             self.flush()
 
-    def _log_epoch(self, result: EpochResult) -> None:
+    def _log_epoch(self, result: EpochRecord) -> None:
         """Log an epoch, and those of its mini-batches that are not logged yet."""
         table = result.steps
         for step in range(self._shares.end_epoch(result.epoch), len(table)):

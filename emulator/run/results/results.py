@@ -51,7 +51,7 @@ from .schema import (
     resource_table,
     usage_from,
 )
-from .steps import EpochResult, Weights, message_columns
+from .steps import EpochRecord, Weights, message_columns
 from .usage import Usage
 
 
@@ -289,7 +289,7 @@ def _percent(share: float) -> str:
 def results_of(
     plan: Plan,
     samples: int,
-    history: Sequence[EpochResult],
+    history: Sequence[EpochRecord],
     weights: Weights,
     versions: Mapping[str, str],
     ngrams: NgramBits | None = None,

@@ -27,7 +27,7 @@ from ...mapping import DataPath
 from ...number import KINDS
 from ...plan import Plan
 from .history import MOST_COUNT, History, Piece, accuracy, bits_per_step, mean_loss
-from .steps import EpochResult, SentBy, compressed_bytes
+from .steps import EpochRecord, SentBy, compressed_bytes
 from .usage import PHASES, DeviceUsage, LinkUsage, MemoryUsage, ResourceUse, Usage
 
 Table = dict[str, np.ndarray]
@@ -444,7 +444,7 @@ def history_rows(rows: NDArray[Any], ngrams: NgramBits | None) -> Table:
     return HISTORY.of(_Tested(rows, ngrams), whole=ngrams is not None)
 
 
-def history_table(history: Sequence[EpochResult], ngrams: NgramBits | None = None) -> Table:
+def history_table(history: Sequence[EpochRecord], ngrams: NgramBits | None = None) -> Table:
     """Return the history's columns; of a text's network bits per character, too, with those of the
     simplest models.
     """
@@ -456,7 +456,7 @@ def _exchange_rows(piece: Piece, history: History, nodes: int) -> Table:
     return {} if names is None else exchange_form(names).of(_Exchanges(piece, nodes))
 
 
-def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
+def exchange_table(history: Sequence[EpochRecord], nodes: int) -> Table:
     """Return the exchange's columns, for `nodes` devices; {} where nothing was exchanged.
 
     Besides INCEPTIONN's widths, there is a column for each other statistic of the codec.
@@ -466,7 +466,7 @@ def exchange_table(history: Sequence[EpochResult], nodes: int) -> Table:
     return Growing({}, pieces).joined().get("exchange", {})
 
 
-def rounding_table(history: Sequence[EpochResult]) -> Table:
+def rounding_table(history: Sequence[EpochRecord]) -> Table:
     """Return the columns of what all epochs have rounded; {} where all was in single precision."""
     kept = History.of(history)
     pieces = (

@@ -295,9 +295,25 @@ weight_hr_l0 with a projection, and the same with _reverse of its second directi
 """
 
 
+class EpochResult(NamedTuple):
+    """A finished epoch as files have it, with the columns of `schema.HISTORY`: epochs are counted
+    from 1, losses are means, and what was not tested is nan.
+    """
+
+    epoch: int
+    learning_rate: float
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    virtual_time_ps: int
+    host_time_s: float
+
+
 @dataclasses.dataclass(frozen=True)
-class EpochResult:
-    """One row of the history, with the usage so far; times are since the start of training.
+class EpochRecord:
+    """One row of the history, with the usage so far; epochs are counted from 0, times are since the
+    start of training.
 
     `exchanged` and `sizes`, those of compressed messages, are of this epoch, over all devices.
     `resources` are those of a pair, or of a GPU alone. `rounded` counts what was rounded in narrow
@@ -317,7 +333,19 @@ class EpochResult:
     steps: StepTable = dataclasses.field(default_factory=StepTable, repr=False)
     rounded: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
 
-    def row(self) -> EpochResult:
+    @property
+    def result(self) -> EpochResult:
+        """The epoch as files have it."""
+        tested = (
+            self.train.mean_loss,
+            self.train.accuracy,
+            self.test.mean_loss,
+            self.test.accuracy,
+        )
+        times = self.virtual_time_ps, self.host_time_s
+        return EpochResult(self.epoch + 1, self.learning_rate, *tested, *times)
+
+    def row(self) -> EpochRecord:
         """Return the epoch without the usage up to its end, which that of the next one replaces."""
         exchanged = self.exchanged if self.exchanged.traffic.value_bytes else NOTHING
         return dataclasses.replace(self, usage=UNUSED, resources=(), exchanged=exchanged)

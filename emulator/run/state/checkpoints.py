@@ -41,7 +41,7 @@ from ..results import (
     MOST_COUNT,
     ROW,
     STEP,
-    EpochResult,
+    EpochRecord,
     Exchanged,
     History,
     Pace,
@@ -110,7 +110,7 @@ _USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
 
 def write_history(
-    writer: CheckpointWriter, epochs: Sequence[EpochResult]
+    writer: CheckpointWriter, epochs: Sequence[EpochRecord]
 ) -> tuple[Iterator[list[dict[str, Any]]], dict[str, Any]]:
     """Add the arrays of finished epochs to a checkpoint; return its JSON key `history` in pieces,
     and other keys.
@@ -193,7 +193,7 @@ def _columns(dtype: np.dtype[Any], place: str, *key: str) -> Iterator[tuple[str,
             yield f"{place}/{name}", (*key, name)
 
 
-def history_from(reader: CheckpointReader) -> Iterator[EpochResult]:
+def history_from(reader: CheckpointReader) -> Iterator[EpochRecord]:
     """Yield the finished epochs of a checkpoint.
 
     Raises:
@@ -302,7 +302,7 @@ class Keeping:
     shares: bool = False
 
 
-OnBegin = Callable[[Sequence[EpochResult], Sequence[StepResult], Position], None]
+OnBegin = Callable[[Sequence[EpochRecord], Sequence[StepResult], Position], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,9 +393,9 @@ class RunCheckpoints:
             self._leader.on_begin(trainer.history, trainer.so_far.shares, at)
         return trainer, at
 
-    def reach(self, trainer: Trainer, position: Position) -> bool:
-        """Write a checkpoint, if there is a file for it, and it is due; return whether the run ends
-        here.
+    def reach(self, trainer: Trainer, position: Position, *, ends: bool = False) -> bool:
+        """Write a checkpoint, if there is a file for it, and it is due, as it is where training
+        `ends`; return whether a signal ends the run here.
         """
         if not self.keeping.saves:
             return False
@@ -405,7 +405,7 @@ class RunCheckpoints:
         shared = self._ranks.share(
             (self._pace.due(trainer.history.nbytes), trainer.now_ps(position))
         )
-        if number or position.epoch >= self.keeping.epochs or shared[0][0]:
+        if number or ends or position.epoch >= self.keeping.epochs or shared[0][0]:
             self._write(trainer, position, max(now_ps for _, now_ps in shared))
         return bool(number)
 

@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_when_a_later_epoch_ends(
     keys = {"devices": 2, "samples": 16, "test_samples": 4, "batch": 4, "seed": 3}
 
     def fill_up(result: EpochResult, _: object) -> None:
-        if result.epoch == 1:
+        if result.epoch == 2:
             fill(disk, 0)
 
     with pytest.raises(InputError) as error:

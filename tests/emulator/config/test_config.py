@@ -17,7 +17,14 @@ from emuchain.emulator.commands.cli import main
 from emuchain.emulator.commands.command_line import commands
 from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.common import InputError
-from emuchain.emulator.config import RUN_ONLY_KEYS, Config, learning_rate, load_config
+from emuchain.emulator.config import (
+    RUN_ONLY_KEYS,
+    Config,
+    RunKeys,
+    TrainKeys,
+    learning_rate,
+    load_config,
+)
 from emuchain.emulator.run import Runs
 
 # A value other than the default for each key, as a flag, as TOML, and as Python has it.
@@ -72,6 +79,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "beta2": ("0.99", "0.99", 0.99),
     "epsilon": ("1e-6", "1e-6", 1e-6),
     "weight_decay": ("1e-3", "1e-3", 1e-3),
+    "patience": ("3", "3", 3),
     "clip_norm": ("1", "1", 1.0),
     "lr_schedule": (
         "steps:at=10,20,factor=0.5",
@@ -363,3 +371,9 @@ def test_a_config_or_one_line(values: dict[str, Any]) -> None:
     assert set(values) <= set(OTHERS)
     assert config.batch > 0
     assert all(learning_rate(config, epoch, 1) >= 0 for epoch in range(3))
+
+
+def test_editors_know_all_keys() -> None:
+    """`RunKeys` types the keyword arguments of `emuchain.plan`; network and cluster come before."""
+    assert {*RunKeys.__annotations__, "network", "cluster"} == {*Config.model_fields}
+    assert {*TrainKeys.__annotations__, "data"} == {*RunKeys.__annotations__}

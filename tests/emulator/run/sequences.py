@@ -12,7 +12,7 @@ from emuchain.emulator.data import Dataset
 from emuchain.emulator.mapping import Mapping, partition
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, find_steady, make_plan
-from emuchain.emulator.run import EpochResult, Weights, train
+from emuchain.emulator.run import EpochRecord, Weights, train
 from emuchain.emulator.timing import Timing
 from emuchain.launch import SingleProcess
 
@@ -90,7 +90,7 @@ def most_parts(plan: ChainPlan) -> int:
     return max(map(places.count, places))
 
 
-def trained(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[EpochResult]]:
+def trained(plan: ChainPlan, data: Dataset) -> tuple[Weights, list[EpochRecord]]:
     """The weights after the last epoch, and the results of all."""
     weights: Weights = {}
     history = train(

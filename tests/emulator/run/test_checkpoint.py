@@ -21,7 +21,7 @@ from emuchain.emulator.faults import BoardFault, Faults, FlipFault, LinkFault
 from emuchain.emulator.network import load_network
 from emuchain.emulator.plan import ChainPlan, make_plan, training_data
 from emuchain.emulator.run import (
-    EpochResult,
+    EpochRecord,
     Keeping,
     Leader,
     RunCheckpoints,
@@ -236,7 +236,7 @@ SETTINGS = {
 class Run:
     """What a run, or the part of one, has given."""
 
-    history: list[EpochResult]
+    history: list[EpochRecord]
     steps: list[StepResult]
     weights: Weights
 
@@ -282,7 +282,7 @@ def run(
     """Train from a checkpoint or from the begin, up to the checkpoint number `last`."""
     found, ranks = Run([], [], {}), AskedAt(last)
 
-    def on_epoch(result: EpochResult, weights: Weights) -> None:
+    def on_epoch(result: EpochRecord, weights: Weights) -> None:
         found.weights = weights
 
     reader = None if start is None else CheckpointReader(start)
@@ -303,7 +303,7 @@ def run(
     return found
 
 
-def comparable(result: EpochResult) -> dict[str, Any]:
+def comparable(result: EpochRecord) -> dict[str, Any]:
     """All of a result but the host's time, and the usage, which a checkpoint leaves out."""
     fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
     del fields["host_time_s"], fields["usage"]

@@ -15,7 +15,7 @@ import numpy as np
 from emuchain.comm.exchange import Traffic
 from emuchain.emulator.device import Tally
 from emuchain.emulator.plan import training_data
-from emuchain.emulator.run import EpochResult, Recorder, Usage, read_results
+from emuchain.emulator.run import EpochRecord, Recorder, Usage, read_results
 from emuchain.emulator.run.results.history import History
 from emuchain.emulator.run.results.results import fixed_results
 from emuchain.emulator.run.results.results_file import fill_results
@@ -30,11 +30,11 @@ MOST_BYTES = (
 )
 
 
-def epoch(number: int) -> EpochResult:
+def epoch(number: int) -> EpochRecord:
     """An epoch of a run that exchanges gradients through a codec."""
     values = np.arange(4.0)
     exchanged = Exchanged(Traffic(16, 8, {"width_2": number}), 5)
-    return EpochResult(
+    return EpochRecord(
         *(
             number,
             0.1,

@@ -16,7 +16,7 @@ from emuchain.emulator.network.operations.activations import Relu
 from emuchain.emulator.network.operations.joins import Add, Concat
 from emuchain.emulator.network.operations.normalisation import BatchNorm
 from emuchain.emulator.network.operations.pool import AveragePool, MaxPool
-from emuchain.emulator.run import EpochResult, Weights, simulate
+from emuchain.emulator.run import EpochRecord, Weights, simulate
 
 # Joins and shared maps in every order: of images, of bare convolutions, in place or not, within an
 # SFU and far beyond.
@@ -56,14 +56,14 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-TrainKeys = Callable[..., tuple[Weights, EpochResult]]
+TrainKeys = Callable[..., tuple[Weights, EpochRecord]]
 
 
 @pytest.fixture(scope="module")
 def train_keys(plan_of: Any, trained: Any, small_cifar: Path) -> TrainKeys:
     """Trains an epoch with these keys in this process; gives weights and result."""
 
-    def train(network: str, **keys: object) -> tuple[Weights, EpochResult]:
+    def train(network: str, **keys: object) -> tuple[Weights, EpochRecord]:
         settings = {
             "network": network,
             "batch": BATCH,
@@ -79,7 +79,7 @@ def train_keys(plan_of: Any, trained: Any, small_cifar: Path) -> TrainKeys:
 
 
 @pytest.fixture(scope="module")
-def reference(network: str, train_keys: TrainKeys) -> tuple[Weights, EpochResult]:
+def reference(network: str, train_keys: TrainKeys) -> tuple[Weights, EpochRecord]:
     return train_keys(network, devices=1)
 
 
@@ -89,7 +89,7 @@ def test_mappings_do_not_change_the_numbers(
     network: str,
     train_keys: TrainKeys,
     bits: Any,
-    reference: tuple[Weights, EpochResult],
+    reference: tuple[Weights, EpochRecord],
     devices: int,
     micro_batch: int,
 ) -> None:

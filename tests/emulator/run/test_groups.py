@@ -14,7 +14,7 @@ import pytest
 
 from emuchain.emulator.data import load_data
 from emuchain.emulator.network import load_network
-from emuchain.emulator.run import EpochResult, Weights, simulate
+from emuchain.emulator.run import EpochRecord, Weights, simulate
 
 # Groups of one, two and five channels, on images, on maps that are needed again, with strides, and
 # as wide as a map.
@@ -49,7 +49,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-TrainKeys = Callable[..., tuple[Weights, EpochResult]]
+TrainKeys = Callable[..., tuple[Weights, EpochRecord]]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def settings_of(network: str, small_cifar: Path) -> Callable[..., dict[str, Any]
 def train_keys(plan_of: Any, trained: Any, settings_of: Any) -> TrainKeys:
     """Trains an epoch with these keys in this process; gives weights and result."""
 
-    def train(**keys: object) -> tuple[Weights, EpochResult]:
+    def train(**keys: object) -> tuple[Weights, EpochRecord]:
         weights, [result] = trained(plan_of(**settings_of(**keys)))
         return weights, result
 
@@ -81,7 +81,7 @@ def train_keys(plan_of: Any, trained: Any, settings_of: Any) -> TrainKeys:
 
 
 @pytest.fixture(scope="module")
-def reference(train_keys: TrainKeys) -> tuple[Weights, EpochResult]:
+def reference(train_keys: TrainKeys) -> tuple[Weights, EpochRecord]:
     return train_keys(devices=1)
 
 
@@ -90,7 +90,7 @@ def reference(train_keys: TrainKeys) -> tuple[Weights, EpochResult]:
 def test_mappings_do_not_change_the_numbers(
     train_keys: TrainKeys,
     bits: Any,
-    reference: tuple[Weights, EpochResult],
+    reference: tuple[Weights, EpochRecord],
     devices: int,
     micro_batch: int,
 ) -> None:

@@ -20,7 +20,7 @@ import emuchain
 from emuchain.comm.exchange import Traffic
 from emuchain.emulator.common import InputError
 from emuchain.emulator.device import Tally
-from emuchain.emulator.run import EpochResult, read_results
+from emuchain.emulator.run import EpochRecord, read_results
 from emuchain.emulator.run.results import history as module
 from emuchain.emulator.run.results.history import (
     LONG_BYTES,
@@ -40,17 +40,17 @@ LOSSES = st.floats(0, 1e9)
 TALLIES = st.builds(Tally, COUNTS, LOSSES, COUNTS, COUNTS, LOSSES)
 
 
-def epoch(number: int, train: Tally, steps: int = 3) -> EpochResult:
+def epoch(number: int, train: Tally, steps: int = 3) -> EpochRecord:
     """An epoch with some mini-batches."""
     values = np.arange(steps) + 10.0 * number
     table = StepTable(values, values / 7, (1000 * values).astype(np.int64))
     usage = Usage(number, (), ())
-    return EpochResult(
+    return EpochRecord(
         number, 0.1 * number, train, Tally(), 5 * number, 0.3 * number, usage, steps=table
     )
 
 
-def rows(epochs: Iterable[EpochResult]) -> list[EpochResult]:
+def rows(epochs: Iterable[EpochRecord]) -> list[EpochRecord]:
     """What a history keeps of epochs: of all but the last, no usage."""
     *before, last = epochs
     return [*(each.row() for each in before), last]
@@ -262,7 +262,7 @@ def test_a_run_that_fails_leaves_its_epochs(tmp_path: Path, bits: Any) -> None:
 
     def fail(result: Any, weights: Any) -> None:
         kept.append(bits(weights))
-        if result.epoch == 3:
+        if result.epoch == 4:
             raise KeyError("stop")
 
     with pytest.raises(KeyError, match="stop"):

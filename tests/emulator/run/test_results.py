@@ -27,7 +27,7 @@ from emuchain.emulator.mapping import DataPath
 from emuchain.emulator.plan import make_plan
 from emuchain.emulator.run import (
     DeviceUsage,
-    EpochResult,
+    EpochRecord,
     LinkUsage,
     MemoryUsage,
     Results,
@@ -67,10 +67,10 @@ USAGE = Usage(
 )
 
 
-def history(epochs: int) -> list[EpochResult]:
+def history(epochs: int) -> list[EpochRecord]:
     """Some epochs."""
     return [
-        EpochResult(
+        EpochRecord(
             epoch, 0.1, Tally(4, 2.0 + epoch, 3), Tally(2, 1.0, 1), 100 * epoch, 0.5 * epoch, USAGE
         )
         for epoch in range(epochs)

@@ -124,7 +124,7 @@ def test_seeds_go_on_wherever_they_were(
     written = [emuchain.results(own_name(files["out"], f"seed{seed}")) for seed in SEEDS]
     assert all(map(same_bits, written, alone))
     begun = -(-done // 2)  # of which each trains its second epoch, or reports it again
-    assert seen == [1] * begun + [0, 1] * (3 - begun)
+    assert seen == [2] * begun + [1, 2] * (3 - begun)
 
 
 def test_checkpoints_of_other_runs_are_replaced(tmp_path: Path) -> None:

@@ -9,11 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import format_bytes, format_time_ps
-from emuchain.emulator.view import EpochRow, make_progress, progress, terminal
+from emuchain.emulator.run import EpochResult
+from emuchain.emulator.view import make_progress, progress, terminal
 from emuchain.emulator.view.progress import LiveProgress, PlainProgress, SilentProgress
 
-ROW = EpochRow(
-    epoch=1, train_loss=1.25, test_accuracy=0.5, virtual_time_ps=12_300_000_000, host_time_s=4.2
+ROW = EpochResult(
+    epoch=1,
+    learning_rate=0.01,
+    train_loss=1.25,
+    train_accuracy=0.4,
+    test_loss=1.5,
+    test_accuracy=0.5,
+    virtual_time_ps=12_300_000_000,
+    host_time_s=4.2,
+)
+UNTESTED = ROW._replace(
+    train_loss=0.5, test_loss=float("nan"), test_accuracy=float("nan"), virtual_time_ps=1000
 )
 
 
@@ -187,10 +198,10 @@ def test_plain_leaves_out_what_is_not_known():
     plain = PlainProgress(stream, interval=0, clock=clock)
     plain.start(10, 1)
     plain.step(0, 1, None, None, 0)
-    plain.epoch(EpochRow(1, 0.5, None, 1000, 0.0))
+    plain.epoch(UNTESTED)
     assert stream.getvalue().splitlines() == [
         "epoch 1/1  0/10 samples  0 samples/s  virtual 0 ps",
-        "epoch 1/1 done: loss 0.5000, virtual 1.00 ns, host 0.0 s",
+        "epoch 1/1 done: loss 0.5000, virtual 1.00 ns, host 4.2 s",
     ]
 
 

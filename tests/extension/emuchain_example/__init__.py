@@ -7,7 +7,18 @@ from .hello import hello
 from .mesh import Mesh
 from .one_each import ONE_EACH
 from .relay import Relay
+from .root import Root
 from .scaled import Scaled
 from .slow_signum import SlowSignum
 
-__all__ = ["HALF_WIDE", "ONE_EACH", "Halves", "Mesh", "Relay", "Scaled", "SlowSignum", "hello"]
+__all__ = [
+    "HALF_WIDE",
+    "ONE_EACH",
+    "Halves",
+    "Mesh",
+    "Relay",
+    "Root",
+    "Scaled",
+    "SlowSignum",
+    "hello",
+]
