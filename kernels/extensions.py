@@ -162,8 +162,9 @@ def offered_folders(name: str) -> list[pathlib.Path]:
     """Return the folders of a name beside the modules that are offered: `boards`, `clusters`, `zoo`
     with TOML files.
     """
-    files = [module.__file__ for module in offered_modules() if module.__file__ is not None]
-    folders = [pathlib.Path(file).parent / name for file in files]
+    # A module has no file where a session at a prompt or in a notebook is one.
+    files = [getattr(module, "__file__", None) for module in offered_modules()]
+    folders = [pathlib.Path(file).parent / name for file in files if file is not None]
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 

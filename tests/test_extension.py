@@ -261,6 +261,16 @@ def test_what_is_registered_takes_part() -> None:
     assert "twice" not in optimizers()
 
 
+def test_what_is_registered_at_a_prompt_takes_part() -> None:
+    """Where a class's module has no file, networks and boards are looked up all the same."""
+    prompt = type("AtPrompt", (Twice,), {"name": "at-prompt", "__module__": "builtins"})
+    try:
+        emuchain.register(prompt)
+        assert emuchain.plan("lenet-mnist", optimizer="at-prompt").network.name == "lenet-mnist"
+    finally:
+        extensions.withdraw(prompt)
+
+
 @pytest.mark.parametrize("thing", [3, "twice", int, np, object(), Path("codec.py")])
 def test_what_is_no_extension_is_not_registered(thing: object) -> None:
     with pytest.raises(
