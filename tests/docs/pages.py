@@ -15,6 +15,7 @@ PAGES = sorted(
 
 _PIECE = re.compile(
     r"^<!-- not run by the tests: (?P<reason>.+?) -->$"
+    r"|^<!-- runs where it is installed: (?P<module>\w+) -->$"
     r"|^`(?P<file>[\w./-]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
     r"|^```(?P<language>sh|python)\n(?P<code>.*?)^```$"
     r"|^```text\n(?P<text>.*?)^```$",
@@ -39,6 +40,8 @@ class Block:
     files: dict[str, str]
     skipped: str | None
     lines: list[str] = field(default_factory=list)
+    needs: str | None = None
+    """A module; the tests run the block where it is installed."""
 
 
 def text_of(page: str) -> str:
@@ -55,15 +58,19 @@ def blocks_in(text: str, page: str) -> list[Block]:
     """Return the blocks of code of a page's text, in order."""
     blocks: list[Block] = []
     files: dict[str, str] = {}
-    skipped = None
+    skipped = needs = None
     for match in _PIECE.finditer(text):
         if match["reason"]:
             skipped = match["reason"]
+        elif match["module"]:
+            needs = match["module"]
         elif match["file"]:
             files[match["file"]] = match["content"]
         elif match["language"]:
             line = text.count("\n", 0, match.start("code")) + 1
-            blocks.append(Block(page, line, match["language"], match["code"], files, skipped))
+            blocks.append(
+                Block(page, line, match["language"], match["code"], files, skipped, needs=needs)
+            )
             files, skipped = {}, None
         else:
             blocks[-1].lines += match["text"].splitlines()

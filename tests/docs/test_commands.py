@@ -104,6 +104,8 @@ def test_code_runs_as_shown(
             (tmp_path / name).write_text(block.files[name])
         if block.skipped is not None:
             continue
+        if block.needs is not None:
+            pytest.importorskip(block.needs)
         if block.language == "python":
             printed = check_python(block, names, capsys)
         else:
