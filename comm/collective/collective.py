@@ -160,11 +160,11 @@ def check(collective: Collective, ranks: int, topology: Topology = ON_SWITCH) ->
     held = _before(collective.goal, ranks, nodes, pieces)
     doubled = np.zeros_like(held)
     for phase in phases:
-        each = pieces // phase.pieces
+        ratio = pieces // phase.pieces
         for number, steps in enumerate(phase.rounds, 1):
             for step in steps:
                 _check_step(step, number, nodes, phase.pieces)
-            parts = [slice(step.first * each, step.stop * each) for step in steps]
+            parts = [slice(step.first * ratio, step.stop * ratio) for step in steps]
             # Of before the round: partners exchange what they both had.
             moved = [
                 (held[step.sender, part].copy(), doubled[step.sender, part].copy())

@@ -38,9 +38,9 @@ def sums_once(phases: Sequence[Phase], nodes: int) -> bool:
     pieces = math.lcm(*(phase.pieces for phase in phases))
     formed = np.ones((nodes, pieces), np.bool_)
     for phase in phases:
-        each = pieces // phase.pieces
+        ratio = pieces // phase.pieces
         for step in itertools.chain(*phase.rounds):
-            formed[step.receiver, step.first * each : step.stop * each] = step.adds
+            formed[step.receiver, step.first * ratio : step.stop * ratio] = step.adds
     return bool((formed.sum(axis=0) <= 1).all())
 
 
@@ -76,7 +76,7 @@ class PlayedPart:
         self._node, (self._phase, shared), self._nic = node, laid, nic
         self._outlets, self._mailboxes, self._residual = outlets, mailboxes, residual
         self._rounds = [
-            [_Own(*each) for each in zip(steps, shares, strict=True) if node in each[0][:2]]
+            [_Own(*own) for own in zip(steps, shares, strict=True) if node in own[0][:2]]
             for steps, shares in zip(self._phase.rounds, shared, strict=True)
         ]
         self._count_copies()

@@ -90,7 +90,7 @@ def _time_of(row: Row) -> CollectiveTime:
     nodes = row.count(next(column for column in _NODES if row.has(column)))
     if not 2 <= nodes <= MOST_NODES:
         raise InputError(f"{row}: {plural(nodes, 'node')}: should be from 2 to {MOST_NODES:,}")
-    size = next(row.count(column) * each for column, each in _BYTES.items() if row.has(column))
+    size = next(row.count(column) * width for column, width in _BYTES.items() if row.has(column))
     us = next(
         row.number(column) * unit for column, unit in COLLECTIVE_TIMES.items() if row.has(column)
     )

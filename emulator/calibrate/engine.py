@@ -272,12 +272,12 @@ def _fitted(layers: Sequence[Convolution], array: EngineArray) -> Floats:
     terms = np.array([_terms(layer, array) / layer.cycles for layer in layers])
     kept = [0, 1, 2]
     while True:
-        found, *_ = np.linalg.lstsq(terms[:, kept], np.ones(len(layers)), rcond=None)
-        if min(found) >= 0 or len(kept) == 1:
+        solution, *_ = np.linalg.lstsq(terms[:, kept], np.ones(len(layers)), rcond=None)
+        if min(solution) >= 0 or len(kept) == 1:
             break
-        del kept[int(np.argmin(found * np.max(terms[:, kept], axis=0)))]
+        del kept[int(np.argmin(solution * np.max(terms[:, kept], axis=0)))]
     values = np.zeros(3)
-    values[kept] = np.maximum(found, 1e-12)
+    values[kept] = np.maximum(solution, 1e-12)
     return values
 
 

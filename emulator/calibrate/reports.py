@@ -152,24 +152,24 @@ def _csynth(text: str, name: str) -> Report:
         text,
         re.MULTILINE,
     )
-    _, found, taken = text.partition("== Utilization Estimates")
+    _, heading, taken = text.partition("== Utilization Estimates")
     rows = list(_rows_with_bars(taken.splitlines()))
     by_name: dict[str, _Cells] = {}
     for row in rows:
         by_name.setdefault(row.cells[0], row)
     total, available = by_name.get("Total"), by_name.get("Available")
-    if not timed or not found or total is None or total.under("DSP") is None:
+    if not timed or not heading or total is None or total.under("DSP") is None:
         raise _missing(name, kind, "a clock and a `Total` of DSPs")
     kernel = _amounts_in(total, ("DSP", "LUT", "FF", ""), name)
     period = max(_number(cell, "Timing", name) for cell in timed.groups())
     dsp: dict[str, list[int]] = {_PRODUCT: [], _SUM: []}
     for row in rows:
         module, cell = row.under("Module"), row.under("DSP")
-        for sign, each in dsp.items():
+        for sign, counts in dsp.items():
             if module and cell and sign in module:
-                each.append(_count(cell, "DSP", name))
+                counts.append(_count(cell, "DSP", name))
     pairs = min(map(len, dsp.values()))
-    in_pairs = sum(sum(each[:pairs]) for each in dsp.values())
+    in_pairs = sum(sum(counts[:pairs]) for counts in dsp.values())
     device = None if available is None else available.under("DSP")
     return Report(
         name,
@@ -247,7 +247,7 @@ def _xml_texts(text: str, name: str) -> dict[str, str]:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         raise InputError(f"{name}: is no whole XML: {error}") from None
-    if not any(found.startswith("profile/") for found in texts):
+    if not any(member.startswith("profile/") for member in texts):
         raise InputError(f"{name}: is no report of Vitis HLS; of XML, csynth.xml is read")
     return texts
 

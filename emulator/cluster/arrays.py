@@ -48,12 +48,12 @@ class EngineArray:
         outputs, positions, _ = _results(work)
         return -(-outputs // self.outputs) * -(-positions // self.positions)
 
-    def sample_cycles(self, work: Work, each: int) -> int:
-        """Return the cycles of a sample with `each` multipliers for a result."""
+    def sample_cycles(self, work: Work, lanes: int) -> int:
+        """Return the cycles of a sample with `lanes` multipliers for a result."""
         taps = _results(work)[2]
-        return self.passes(work) * max(-(-taps // each), self.drain_cycles) + self.start_cycles
+        return self.passes(work) * max(-(-taps // lanes), self.drain_cycles) + self.start_cycles
 
-    def fewest_each(self, work: Work, cycles: int) -> int | None:
+    def fewest_lanes(self, work: Work, cycles: int) -> int | None:
         """Return the fewest multipliers for a result with which a sample takes no more cycles; None
         if none suffice.
         """
@@ -91,8 +91,8 @@ class ArrayFpga(UnevenFpga):
         if work.takes_turns:
             left = cycles - self.array.start_cycles
             return super().multipliers_within(work, left) if left >= work.rows else TOO_MANY
-        each = self.array.fewest_each(work, cycles // work.rows * work.rows)
-        return TOO_MANY if each is None else each * self.array.size
+        lanes = self.array.fewest_lanes(work, cycles // work.rows * work.rows)
+        return TOO_MANY if lanes is None else lanes * self.array.size
 
     def row_cycles(self, work: Work, multipliers: int) -> int:
         """See `Fpga`: a sample's cycles in equal parts, rounded up."""
@@ -105,8 +105,8 @@ class ArrayFpga(UnevenFpga):
         if work.takes_turns:
             return super().build_alone(work)
         most = self.multipliers // self.shared.parts[work.phase]
-        each = min(most // self.array.size, _results(work)[2])
-        return self._engine(work, max(1, each) * self.array.size)
+        lanes = min(most // self.array.size, _results(work)[2])
+        return self._engine(work, max(1, lanes) * self.array.size)
 
     def tile_multipliers(self, work: Work) -> int:
         """See `Board`; one for each result of the array."""
@@ -122,13 +122,13 @@ class ArrayFpga(UnevenFpga):
         if work.takes_turns:
             cycles = -(-samples * work.macs // most)
         else:
-            each = min(most // self.array.size, _results(work)[2])
-            if not each:
+            lanes = min(most // self.array.size, _results(work)[2])
+            if not lanes:
                 raise InputError(
                     f"board {self.name}: {self.said()}: an array of {self.array.outputs} x"
                     f" {self.array.positions} takes {self.array.size:,}"
                 )
-            of_pass = max(-(-_results(work)[2] // each), self.array.drain_cycles)
+            of_pass = max(-(-_results(work)[2] // lanes), self.array.drain_cycles)
             cycles = samples * self.array.passes(work) * of_pass
         return (cycles + self.array.start_cycles) * self.period_ps
 

@@ -271,22 +271,26 @@ def _cluster(said: ClusterDescription, source: str, text: str) -> Cluster:
         kind for kind, board in zip(kinds, said.boards, strict=True) for _ in range(board.count)
     )
     links, laid = said.all_links, said.link_tables[0].laid
-    found = Cluster(said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim)
-    found = dataclasses.replace(
-        found, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board."))
+    cluster = Cluster(
+        said.name, boards, links[0], text, built_of.alpha, built_of.beta, built_of.aim
+    )
+    cluster = dataclasses.replace(
+        cluster, ranges=tuple(entry for entry in ranges if not entry.key.startswith("board."))
     )
     executes = said.machine or MachineDescription()
-    found = dataclasses.replace(
-        found, engines=executes.engines, transport=executes.transport, topology=laid
+    cluster = dataclasses.replace(
+        cluster, engines=executes.engines, transport=executes.transport, topology=laid
     )
     if said.faults is not None:
-        found = dataclasses.replace(found, faults=said.faults.faults)
+        cluster = dataclasses.replace(cluster, faults=said.faults.faults)
     if len(set(links)) > 1:
-        found = dataclasses.replace(found, own_links=links)
+        cluster = dataclasses.replace(cluster, own_links=links)
     if said.network is None:
-        return found
-    over = said.network.interconnect(links_interconnect(boards, found.slowest_link, found.topology))
-    return dataclasses.replace(found, own_interconnect=over)
+        return cluster
+    over = said.network.interconnect(
+        links_interconnect(boards, cluster.slowest_link, cluster.topology)
+    )
+    return dataclasses.replace(cluster, own_interconnect=over)
 
 
 def _as_text(described: Mapping[str, Any]) -> str:
@@ -449,10 +453,10 @@ def load_named(cluster: str) -> NamedChain:
     if not isinstance(tables, list) or not all(
         isinstance(each, dict) and each.keys() <= _KEYS for each in tables
     ):
-        found = load_cluster(cluster)
-        links = found.own_links or (found.link,)
-        kinds = tuple(board.name for board in found.boards)
-        return NamedChain(found.name, kinds, links, found.interconnect, found.topology)
+        loaded = load_cluster(cluster)
+        links = loaded.own_links or (loaded.link,)
+        kinds = tuple(board.name for board in loaded.boards)
+        return NamedChain(loaded.name, kinds, links, loaded.interconnect, loaded.topology)
     said = validate(NamedCluster, described, str(path))
     for constant in _outside(said):
         _note(constant, str(path))

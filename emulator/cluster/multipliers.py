@@ -208,7 +208,7 @@ class Budget:
     def most(self, built: Implementation) -> int:
         """Return how many of an implementation fit, one alone."""
         limits = ((built.dsp, self.dsp), (built.lut, self.lut), (built.ff, self.ff))
-        rooms = [int(room / each) for each, room in limits if each and room is not None]
+        rooms = [int(room / need) for need, room in limits if need and room is not None]
         return max(0, min(rooms))
 
     def part(self, parts: int) -> Budget:

@@ -212,7 +212,7 @@ def rate_of_design(
     Raises:
         ValueError: no implementation of the class takes DSPs.
     """
-    each = [it.dsp for it in DSP_TYPES[dsp_type].built if it.kind == kind and it.dsp]
-    if not each:
+    dsps = [it.dsp for it in DSP_TYPES[dsp_type].built if it.kind == kind and it.dsp]
+    if not dsps:
         raise ValueError(f"{dsp_type} has no multipliers of {kind} in DSPs")
-    return 2 * float(Fraction(dsp) / each[0]) * clock * reach(designs)[0] / 1000
+    return 2 * float(Fraction(dsp) / dsps[0]) * clock * reach(designs)[0] / 1000

@@ -43,7 +43,7 @@ class Arithmetic(NamedTuple):
 
     def times(self, count: int) -> Arithmetic:
         """Return as much for each of a number of values."""
-        return Arithmetic(*(count * each for each in self))
+        return Arithmetic(*(count * number for number in self))
 
 
 class Operation(abc.ABC):

@@ -323,12 +323,15 @@ def _connect_crossing(
                 continue
             # Times of the first and the last row say when all arrive: rows follow one another
             # (`timing/routes.py`).
-            for of, form in ((key, Format(1, 2, 1, False)), (key._replace(values=True), table)):
+            for message, form in (
+                (key, Format(1, 2, 1, False)),
+                (key._replace(values=True), table),
+            ):
                 outlet = _connect(
-                    chain, wiring, of, link, sender, receiver, form, inlets, most_samples=1
+                    chain, wiring, message, link, sender, receiver, form, inlets, most_samples=1
                 )
                 if outlet is not None:
-                    outlets[sender][of] = outlet
+                    outlets[sender][message] = outlet
 
 
 class _ThrottledOutlet:

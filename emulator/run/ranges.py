@@ -283,8 +283,8 @@ def drawn_range(
     shares = {}
     for key in dict.fromkeys(entry.key for entry in drawn):
         fixed = {
-            entry: np.full(DRAWS, middle(entry)) if entry.key == key else of
-            for entry, of in drawn.items()
+            entry: np.full(DRAWS, middle(entry)) if entry.key == key else draws
+            for entry, draws in drawn.items()
         }
         least, most = ends(fixed)
         shares[key] = (

@@ -376,8 +376,8 @@ def _adds_alike(own: ChainPlan, plan: ChainPlan, alike: bool) -> bool:
     """
     parallel = plan.data_parallel
     here, there = (
-        parallel.collective.phases(parallel.replicas, each.interconnect.topology)
-        for each in (own, plan)
+        parallel.collective.phases(parallel.replicas, run.interconnect.topology)
+        for run in (own, plan)
     )
     return here == there and (alike or all(phase.pieces == 1 for phase in there))
 

@@ -287,7 +287,7 @@ def _device_tasks(
         tasks.append(Task(action, step, device, micro_batch, work, *inputs))
     left = [(marks.find(0), chunk, kind) for (kind, chunk), marks in done.items() if 0 in marks]
     if left:
-        index, chunk, kind = min(left, key=lambda each: (*each[:2], PASSES.index(each[2])))
+        index, chunk, kind = min(left, key=lambda undone: (*undone[:2], PASSES.index(undone[2])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
     return DeviceTasks(tasks, waits.makes)
 

@@ -416,7 +416,7 @@ def _waits(timing: Timing) -> dict[tuple[int, Phase], tuple[tuple[int, int], ...
     """Return for FP and EB of recurrent layers on several devices how long a row waits for links,
     each way alone.
     """
-    found: dict[tuple[int, Phase], tuple[tuple[int, int], ...]] = {}
+    waits: dict[tuple[int, Phase], tuple[tuple[int, int], ...]] = {}
     for layer in timing.mapping.network.layers:
         if not layer.operation.recurs:
             continue
@@ -429,10 +429,10 @@ def _waits(timing: Timing) -> dict[tuple[int, Phase], tuple[tuple[int, int], ...
             continue
         latency_ps = sum(timing.cluster.link_at(link).latency_ps for link in links)
         gathers_ps, errors_ps = step_waits(layer, links, timing.hop_ps)
-        found[layer.index, Phase.FP] = tuple((gather_ps, latency_ps) for gather_ps in gathers_ps)
+        waits[layer.index, Phase.FP] = tuple((gather_ps, latency_ps) for gather_ps in gathers_ps)
         if layer.has_eb:
-            found[layer.index, Phase.EB] = ((errors_ps, 2 * latency_ps),)
-    return found
+            waits[layer.index, Phase.EB] = ((errors_ps, 2 * latency_ps),)
+    return waits
 
 
 def _at_period(held: SliceEngines, before_ps: int, now_ps: int) -> SliceEngines:

@@ -390,9 +390,9 @@ class Timing:
             // max(1, over.wire_bytes(stream.row_bytes))
         )
         device = link + (not stream.path.is_forward)
-        of = "" if device == hop[0] else f", of device {device}"
+        place = "" if device == hop[0] else f", of device {device}"
         return FifoResource(
-            f"{hop_name(hop)}, {stream.key}{of}", row_ps, over.latency_ps, header_ps
+            f"{hop_name(hop)}, {stream.key}{place}", row_ps, over.latency_ps, header_ps
         )
 
     def ports(self, device: int) -> list[dict[Phase, FifoResource]]:

@@ -184,8 +184,10 @@ def sources(values: Floats, rounding: Rounding, words: Words | Draws | None) -> 
         raise ValueError(f"{len(values)} samples need as many numbers, not {numbers.shape}")
     check_elements(first, first + stride * (rows - 1) + row)
     tensor, number, key = words.stream.words_of
-    each = np.array([number]) if numbers is None else np.require(numbers, np.int64, ["C", "A", "W"])
-    return Source(DRAWN, row, first, stride, tensor, key), _NO_WORDS, each
+    counters = (
+        np.array([number]) if numbers is None else np.require(numbers, np.int64, ["C", "A", "W"])
+    )
+    return Source(DRAWN, row, first, stride, tensor, key), _NO_WORDS, counters
 
 
 @compiled

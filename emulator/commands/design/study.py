@@ -252,7 +252,7 @@ def _ranges_as_json(comparison: Comparison, sure: RankedRanges | None) -> dict[s
             " devices"
         )
     }
-    ends = {name: each.to_dict()["range"] for name, each in sure.ranges.items()}
+    ends = {name: answer.to_dict()["range"] for name, answer in sure.ranges.items()}
     confidence = values.pop("confidence")
     return {
         **values,
@@ -541,7 +541,7 @@ def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> 
 
 def _fastest(row: ExchangeTimes, how: str) -> str:
     """Return the ways to exchange among some workers, the fastest first."""
-    times = sorted(row.by_name.items(), key=lambda each: each[1])
+    times = sorted(row.by_name.items(), key=lambda timed: timed[1])
     shown = [f"{way} {format_time_ps(time_ps)}" for way, time_ps in times]
     return f"{plural(row.workers, 'worker')}{how}: {', '.join(shown)}"
 

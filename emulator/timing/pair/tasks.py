@@ -480,7 +480,7 @@ class PairTimes:
             for link, busy_ps in task.streams:
                 tasks.setdefault(link, []).append((busy_ps, task))
         busy = {}
-        for resource in (each for each in Resource if each in tasks):
+        for resource in (member for member in Resource if member in tasks):
             _, longest = max(tasks[resource], key=lambda use: use[0])
             busy[resource] = Busy(resource, sum(time for time, _ in tasks[resource]), longest)
         return busy
