@@ -13,7 +13,7 @@ from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.config import RateSchedule
 from .emulator.data import Dataset, load_data
-from .emulator.finished import evaluate, export, predict, report, results, retime
+from .emulator.finished import evaluate, export, generate, predict, report, results, retime
 from .emulator.network import Network, TorchNetwork, from_torch, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
 from .emulator.run import (
@@ -66,6 +66,7 @@ __all__ = [
     "evaluate",
     "export",
     "from_torch",
+    "generate",
     "load_cluster",
     "load_data",
     "load_network",

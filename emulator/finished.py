@@ -29,6 +29,7 @@ from .run import (
     run_weights_of,
 )
 from .run import evaluate as evaluate_weights
+from .run import generate as generate_by_weights
 from .run import predict as predict_by_weights
 from .studies import Retiming, label_of
 from .studies import retime as retime_results
@@ -93,6 +94,28 @@ def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
     except Exception as error:  # of whatever the array is made of
         raise InputError(f"`samples`: are no array: {' '.join(str(error).split())[:200]}") from None
     return predict_by_weights(weights, array)
+
+
+@typed
+def generate(
+    run: RunOfWeights, prompt: str, *, length: int = 200, temperature: float = 1.0, seed: int = 1
+) -> str:
+    """Return a text that begins with `prompt` and goes on as a run's weights have learnt of a text,
+    as `emuchain generate`.
+
+    Args:
+        run: the run's results, or the path of a results file or a checkpoint; of a network that
+            predicts each next character.
+        prompt: at least one character, of those of the run's text.
+        length: number of characters to add.
+        temperature: logits are divided by it before a character is drawn; 0 takes the likeliest.
+        seed: of the draws.
+
+    Raises:
+        InputError: the run or its text cannot be read, the network predicts no characters, or the
+            prompt has others.
+    """
+    return generate_by_weights(_weights_of(run), prompt, length, temperature, seed)
 
 
 @typed

@@ -66,7 +66,7 @@ _DEFINES = re.compile(r"^@click\.(command|group)\(", re.MULTILINE)
 SECTIONS = {
     "Design": ("plan", "simulate", "sweep", "explore", "timeline", "schedule", "pipeline", "study"),
     "Train": ("train", "launch", "precision"),
-    "Results": ("show", "report", "evaluate", "export", "retime"),
+    "Results": ("show", "report", "evaluate", "generate", "export", "retime"),
     "What there is": ("network", "cluster", "data"),
     "Hardware": ("rtl", "calibrate", "bench"),
     "Papers": ("validate",),

@@ -1,5 +1,5 @@
-"""`emuchain show`, `evaluate`, `export`, `retime` and `report`: commands on the files of finished
-runs.
+"""`emuchain show`, `evaluate`, `generate`, `export`, `retime` and `report`: commands on the files of
+finished runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from .frame.command import SET, Answer, FileCommand, attributes, is_json, json_o
 from .frame.flags import full_option
 from .frame.kernels import load as load_kernels
 from .frame.kernels import starting
-from .frame.named import DATA, OUTPUT, PRINTED, RUN, WHAT_IF, cluster_option, count_option, switch
+from .frame.named import (
+    DATA,
+    OUTPUT,
+    PRINTED,
+    RUN,
+    WHAT_IF,
+    cluster_option,
+    count_option,
+    switch,
+    word_option,
+)
 from .frame.output import tell
 
 if TYPE_CHECKING:
@@ -117,6 +127,37 @@ def _tested_as_json(file: str, run: RunWeights, made: Evaluation) -> dict[str, A
         "test_loss": tested.mean_loss,
         **bits,
     }
+
+
+@click.command(cls=FileCommand)
+@click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
+@word_option("--prompt", "TEXT", "How the text begins.  [default: the start of a line]")
+@count_option("--length", "Add N characters.", default=200, show_default=True)
+@click.option(
+    "--temperature",
+    type=float,
+    metavar="X",
+    default=1.0,
+    show_default=True,
+    help="Divide logits by X before a character is drawn; 0 takes the likeliest.",
+)
+@count_option("--seed", "Seed of the draws.", least=0, default=1, show_default=True)
+@json_option()
+def generate(file: str, prompt: str | None, length: int, temperature: float, seed: int) -> Answer:
+    """Write a text as the weights of a results file or a checkpoint have learnt it, of a network
+    that predicts each next character.
+    """
+    with starting():
+        from ..run import generate as continued
+        from ..run import read_run_weights
+
+    run = read_run_weights(file)
+    load_kernels(tell)
+    text = continued(run, "\n" if prompt is None else prompt, length, temperature, seed)
+    return Answer(
+        lambda: print(text if prompt is not None else text[1:]),
+        lambda: {"file": file, "prompt": prompt, "seed": seed, "text": text},
+    )
 
 
 @click.command(cls=FileCommand)

@@ -1,6 +1,7 @@
 from .chain_trainer import ChainTrainer, trained_mini_batches
 from .epochs import train
 from .evaluation import Evaluation, evaluate, predict
+from .generation import generate
 from .placement import Placement, check_needs, needed_bytes
 from .ranges import (
     TIE,
@@ -166,6 +167,7 @@ __all__ = [
     "exchange_table",
     "explored_ranges",
     "fault_costs",
+    "generate",
     "going_on",
     "history_table",
     "is_waiting",

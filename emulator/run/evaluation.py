@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...launch import SingleProcess
 from ..common import InputError, plural
-from ..config import settings_config
+from ..config import Config, settings_config
 from ..data import Dataset, NgramBits, ngram_bits
 from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
 from ..network import Network
@@ -103,13 +103,8 @@ def evaluate(
         InputError: the data are missing, do not fit the network, or have no test.
     """
     own = data if isinstance(data, Dataset) else None
-    kept = {key: run.settings[key] for key in _OF_DATA if run.settings.get(key) not in (None, ())}
     overrides = {"data": None if own is not None else data, "test_samples": test_samples}
-    given = {key: value for key, value in overrides.items() if value is not None}
-    config = settings_config({**kept, **given, **_HOW, "network": run.network.name})
-    plan = make_plan(
-        config.model_copy(update={"samples": None, "test_samples": None}), 1, network=run.network
-    )
+    plan, config = _on_data(run, overrides)
     if own is not None:
         check_data(plan, own)
     tests = training_data(plan) if own is None else own
@@ -127,6 +122,29 @@ def evaluate(
     )
 
 
+def _on_data(run: RunWeights, overrides: Mapping[str, object]) -> tuple[ChainPlan, Config]:
+    """Return a plan of a run's network with all of its data, and the configuration that says which
+    of them; `overrides` that are None are the run's own.
+    """
+    kept = {key: run.settings[key] for key in _OF_DATA if run.settings.get(key) not in (None, ())}
+    given = {key: value for key, value in overrides.items() if value is not None}
+    config = settings_config({**kept, **given, **_HOW, "network": run.network.name})
+    whole = config.model_copy(update={"samples": None, "test_samples": None})
+    return make_plan(whole, 1, network=run.network), config
+
+
+def symbols_of(run: RunWeights) -> tuple[str, ...]:
+    """Return the symbols of the text on which a run trained, in the order of their numbers.
+
+    Raises:
+        InputError: its data are missing, or no text.
+    """
+    data = training_data(_on_data(run, {})[0])
+    if not data.symbols:
+        raise InputError(f"`data` = {data.name!r}: is no text, whose symbols could be continued")
+    return data.classes
+
+
 def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
     """Return the logits (n, classes) that a run's weights make of samples, in evaluation; where
     each step has a result, (n, steps, classes).
@@ -138,22 +156,42 @@ def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
     Raises:
         InputError: they are something else, or devices divide the logits.
     """
+    source, count = _source(samples, run)
+    with predicting(run, count) as logits_of:
+        return logits_of(source)
+
+
+@contextlib.contextmanager
+def predicting(
+    run: RunWeights, count: int
+) -> Iterator[Callable[[ImageSource], NDArray[np.float32]]]:
+    """Yield what makes logits, as `predict` returns them, of a source of `count` samples; as often
+    as it is called.
+
+    Raises:
+        InputError: devices divide the logits, or there is no room.
+    """
     network = run.network
     if network.layers[-1].vocabulary_parallel:
         raise InputError(
             f"predict: slices of {network.name} have the logits of their own classes alone; leave"
             " `vocabulary_parallel` out of its softmax"
         )
-    source, count = _source(samples, run)
     config = settings_config({**_HOW, "network": network.name, "batch": 1, "micro_batch": 1})
     plan = make_plan(config, 1, network=network)
     nothing = np.broadcast_to(np.uint8(0), (count, *network.input)), np.zeros(count, np.int64)
     data = Dataset("samples", *nothing, *nothing, tuple(map(str, range(network.classes))))
-    head = LogitsHead(count, network.result_steps * network.classes)
-    with _trained(plan, data, run) as trainer, np.errstate(over="ignore", invalid="ignore"):
-        trainer.infer(source, head)
     steps = (network.result_steps,) if network.result_steps > 1 else ()
-    return head.logits.reshape(count, *steps, network.classes)
+
+    with _trained(plan, data, run) as trainer:
+
+        def logits_of(source: ImageSource) -> NDArray[np.float32]:
+            head = LogitsHead(count, network.result_steps * network.classes)
+            with np.errstate(over="ignore", invalid="ignore"):
+                trainer.infer(source, head)
+            return head.logits.reshape(count, *steps, network.classes)
+
+        yield logits_of
 
 
 @contextlib.contextmanager

@@ -135,7 +135,7 @@ def test_any_argument(
             "constants": "none.toml",
         },
         "thing": None,
-        **{"model": Module(), "example": IMAGES, "samples": IMAGES},
+        **{"model": Module(), "example": IMAGES, "samples": IMAGES, "prompt": "a"},
         **objects,
         **{"load_network": {"network": small()}, "load_cluster": {"cluster": "vc709"}}.get(
             name, {}

@@ -127,6 +127,7 @@ def test_every_path_of_a_function_is_known() -> None:
         ("evaluate", "run"),
         ("evaluate", "data"),
         ("predict", "run"),
+        ("generate", "run"),
         ("train", "data"),
     }
     reading |= {("load_network", "network"), ("load_cluster", "cluster"), ("load_data", "where")}
