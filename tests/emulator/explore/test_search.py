@@ -186,13 +186,24 @@ def test_small_ones_are_the_best_of_all(data: st.DataObject) -> None:
     assert found.time_ps == found.bound_ps == shortest(shape, limit)
 
 
-@settings(max_examples=3, deadline=None)
-@given(st.data())
-def test_small_ones_are_those_of_a_mixed_integer_program(data: st.DataObject) -> None:
-    shape = data.draw(shapes(3, 3, plain=True))
+def check_by_program(data: st.DataObject, devices: int, count: int) -> None:
+    shape = data.draw(shapes(devices, count, plain=True))
     limit = data.draw(st.integers(1, shape.micro_batches))
     found = search_order(QUICK, shape, [Fraction(limit)] * shape.devices)
     assert found.time_ps == found.bound_ps == by_program(shape, limit)
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.data())
+def test_small_ones_are_those_of_a_mixed_integer_program(data: st.DataObject) -> None:
+    check_by_program(data, 3, 3)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_all_up_to_4_x_4_are_those_of_a_mixed_integer_program(data: st.DataObject) -> None:
+    check_by_program(data, 4, 4)
 
 
 @settings(max_examples=20, deadline=None)
@@ -212,11 +223,9 @@ def test_an_order_is_complete_and_in_the_memory(data: st.DataObject) -> None:
         assert kept == found.memory[device] <= limits[device]
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_never_longer_than_a_kind_that_ships(data: st.DataObject) -> None:
-    """In the memory that the kind needs with W apart, and of zero-bubble in its own."""
-    shape = data.draw(shapes(5, 9))
+def check_beside_kinds(data: st.DataObject, devices: int, count: int) -> None:
+    """In the memory that a kind needs with W apart, and of zero-bubble in its own."""
+    shape = data.draw(shapes(devices, count))
     names = [name for name, kind in pipelines().items() if kind.drains and kind.chunks == 1]
     name = data.draw(st.sampled_from(sorted(names)))
     shipped = time_shape(pipeline_kind(name), shape)
@@ -226,8 +235,20 @@ def test_never_longer_than_a_kind_that_ships(data: st.DataObject) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_zero_bubble_is_never_longer_than_1f1b(data: st.DataObject) -> None:
-    shape = data.draw(shapes(6, 12))
+def test_never_longer_than_a_kind_that_ships(data: st.DataObject) -> None:
+    check_beside_kinds(data, 5, 9)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_never_longer_than_a_kind_on_long_chains(data: st.DataObject) -> None:
+    check_beside_kinds(data, 12, 40)
+
+
+def check_zero_bubble(data: st.DataObject, devices: int, count: int) -> None:
+    """1F1B with W apart keeps no more than zero-bubble may, and fused 1F1B as much."""
+    shape = data.draw(shapes(devices, count))
     fused = dataclasses.replace(shape.machine, backward=Backward.FUSED)
     kind = pipeline_kind("1f1b-sno")
     apart = time_shape(kind, shape).makespan_ps
@@ -235,6 +256,19 @@ def test_zero_bubble_is_never_longer_than_1f1b(data: st.DataObject) -> None:
     found = search_order(BY_TIMES["zero-bubble"], shape)
     assert found.time_ps <= apart <= whole
     assert max(found.memory) <= shape.devices
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_zero_bubble_is_never_longer_than_1f1b(data: st.DataObject) -> None:
+    check_zero_bubble(data, 6, 12)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=2000, deadline=None)
+@given(st.data())
+def test_zero_bubble_is_never_longer_than_1f1b_on_2000(data: st.DataObject) -> None:
+    check_zero_bubble(data, 8, 16)
 
 
 def of_paper(name: str, devices: int, count: int, *times: int) -> tuple[Searched, Shape]:
