@@ -1,16 +1,19 @@
-from .explore import (
+from .candidates import (
     DATA_PARALLEL,
-    FURTHEST,
     Candidate,
-    Exploration,
-    Question,
-    Turn,
     Wires,
     data_parallel,
     deal,
+    pipelined,
+    searched,
+)
+from .explore import (
+    FURTHEST,
+    Exploration,
+    Question,
+    Turn,
     explore,
     micro_batches_of,
-    pipelined,
     time_again,
 )
 from .partition import (
@@ -59,5 +62,6 @@ __all__ = [
     "partition",
     "pipelined",
     "search_order",
+    "searched",
     "time_again",
 ]

@@ -100,6 +100,10 @@ class Stages(abc.ABC):
     def message_bytes(self, place: int) -> int:
         """Return the bytes of a micro-batch that cross a cut, in the fuller direction."""
 
+    @abc.abstractmethod
+    def standing_bytes(self, begin: int, end: int) -> int:
+        """Return the bytes of a piece's weights, gradients and the optimiser's arrays."""
+
     def tied(self, ends: Sequence[int]) -> tuple[TiedWeights, ...]:
         """Return the tied weights whose gradients stages exchange that end at these places."""
         spans = [*itertools.pairwise((0, *ends))]
@@ -211,6 +215,15 @@ class BoardStages(Stages):
         """See `Stages`."""
         return self._bytes_at(place)
 
+    def standing_bytes(self, begin: int, end: int) -> int:
+        """See `Stages`."""
+        total = Fraction(0)
+        for part in self.slices(begin, end):
+            needs = self._of_part(part.layer.index, part.begin, part.end)
+            arrays = Fraction(1, needs.shares) + needs.copies - 1
+            total += arrays * needs.parameter_bytes
+        return math.ceil(total)
+
     def _work(self, place: int) -> int:
         """Return the multiply-accumulates of FP, EB and PG before a place, for a sample."""
         layer = self.layer_of(place)
@@ -316,6 +329,10 @@ class ProfileStages(Stages):
             feature_bytes=features,
             parameter_bytes=parameters,
         )
+
+    def standing_bytes(self, begin: int, end: int) -> int:
+        """See `Stages`."""
+        return self._profile.parameter_copies * _between(self._parameters, begin, end)
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""

@@ -7,24 +7,19 @@ What is known of the devices makes a question, and the exploration that answers 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
-import os
-import pathlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....kernels.number import number_format
 from ... import view
 from ...common import InputError, format_bytes, format_time_ps, number, percent, plural
-from ..frame.command import CHANGES, SET, Answer, FileCommand, attributes, json_option, set_option
+from ..frame.command import CHANGES, Answer, FileCommand, attributes, json_option, set_option
 from ..frame.flags import range_option
 from ..frame.kernels import starting
 from ..frame.named import (
     NETWORK,
     OPTIMIZER,
+    OUTPUT,
     cluster_option,
     count_option,
     profile_option,
@@ -32,14 +27,12 @@ from ..frame.named import (
     word_option,
 )
 from ..frame.output import tell
+from .explored import of_boards, of_profile
+from .searched import write_order
 
 if TYPE_CHECKING:
-    from ....comm import Topology
-    from ...cluster import ConstantRange, Factors
     from ...explore import Candidate, Exploration, Question
-    from ...profile import Stages
     from ...run import RankedRanges
-    from ...schedule import Machine, PipelineKind
 
 _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
@@ -47,17 +40,6 @@ _ACTION_S, _LONG_S = 2e-3, 120
 """Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before
 a warning.
 """
-_SCHEDULES = {
-    "hidden": ("1f1b-as", "fbp-as", "gpipe", "zero-bubble"),
-    "stored": ("1f1b-sno", "1f1b-so", "gpipe", "zero-bubble"),
-}
-"""The schedules of BaPipe, GPipe's and ZB-H1, by the transport that devices have."""
-_OF_NETWORK = (
-    "network.bandwidth_gbps",
-    "network.latency_us",
-    "network.packet_stack_ns",
-    "network.sum_gbytes_per_s",
-)
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
@@ -118,6 +100,20 @@ def _format_name(name: str) -> str:
         " stored with a profile]"
     ),
 )
+@word_option(
+    "--schedule",
+    "NAME",
+    "Explore this schedule alone; `search` searches an order of F, B and W for the times.",
+)
+@word_option(
+    "--memory",
+    "BYTES",
+    "What weights, gradients, the optimizer's state and features may take of a device, such as"
+    " 4GiB.",
+)
+@click.option(
+    "-o", "--out", type=OUTPUT, metavar="FILE.csv", help="Write a searched order, for --schedule."
+)
 @switch("--whole-layers", "Cut between layers only.")
 @json_option()
 @range_option
@@ -134,12 +130,13 @@ def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
         from ...explore import explore as best_of
         from ...run import explored_ranges
 
-    explored = (
-        _of_boards(network, flags) if flags["profile"] is None else _of_profile(network, flags)
-    )
+    explored = of_boards(network, flags) if flags["profile"] is None else of_profile(network, flags)
     devices, question = explored.devices, explored.question({})
     _heed_work(question)
     exploration = best_of(question)
+    out = flags["out"]
+    if out is not None:
+        write_order(exploration.winner.order, out)
     sure = (
         explored_ranges(question, exploration, explored.constants, explored.question)
         if ranged
@@ -152,6 +149,9 @@ def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
     others = {key: flags[key] for key, usual in _USUAL.items() if flags[key] != usual}
     others |= {CHANGES: flags[CHANGES]} if flags[CHANGES] else {}
     run = {"network": network, **named, **others} if flags["profile"] is None else None
+    if exploration.winner.order is not None:
+        # A run reads a searched order from its file.
+        run = None if run is None or out is None else {**run, "schedule": out}
     return Answer(
         lambda: _print_exploration(devices, question, exploration, run, sure),
         lambda: _exploration_as_json(devices, question, exploration, sure),
@@ -184,181 +184,6 @@ def _heed_work(question: Question) -> None:
             f"emuchain: warning: exploring {sum(counts):,} micro-batches takes about"
             f" {duration(seconds)}; see --batch"
         )
-
-
-class _Explored(NamedTuple):
-    """The kinds of a chain's devices, constants that have ranges, and what is explored with factors
-    of these.
-    """
-
-    kinds: tuple[str, ...]
-    constants: tuple[ConstantRange, ...]
-    question: Callable[[Factors], Question]
-
-    @property
-    def devices(self) -> str:
-        """The devices as text."""
-        alike = ((kind, len(list(group))) for kind, group in itertools.groupby(self.kinds))
-        return ", ".join(f"{count} {kind}" for kind, count in alike)
-
-
-def _sizes(flags: Mapping[str, Any], tried: tuple[int, ...], source: str) -> tuple[int, ...]:
-    """Return the samples of a micro-batch to try: those asked for, or of those that a source has
-    the divisors.
-    """
-    batch, micro_batch = flags["batch"], flags["micro_batch"]
-    if micro_batch == "search":
-        fitting = tuple(size for size in tried if batch % size == 0)
-        if fitting:
-            return fitting
-        known = ", ".join(map(str, tried))
-        raise InputError(
-            f"`batch` = {batch}: must be a multiple of a micro-batch of {source}: {known}"
-        )
-    if not micro_batch.isdecimal() or not int(micro_batch) or batch % int(micro_batch):
-        raise InputError(
-            f"`micro_batch` = {micro_batch!r}: must be `search`, or a divisor of `batch` = {batch}"
-        )
-    return (int(micro_batch),)
-
-
-def _schedules(
-    flags: Mapping[str, Any], usual: str, usual_engines: str | None = None
-) -> tuple[tuple[PipelineKind, Machine], ...]:
-    """Return the kinds of schedules that the devices can do, each with its machine; the usual one
-    where none is asked.
-
-    Without engines, devices can do all that a schedule asks for.
-    """
-    from ...schedule import Transport, pipeline_kind
-
-    transport, engines = Transport(flags["transport"] or usual), flags["engines"] or usual_engines
-    kinds = map(pipeline_kind, _SCHEDULES[transport.value])
-    pairs = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
-    able = tuple(
-        (kind, machine) for kind, machine in pairs if engines in (None, machine.engines.value)
-    )
-    if not able:
-        raise InputError(
-            f"`engines` = {engines!r}: no schedule supports it with `transport` ="
-            f" {transport.value!r}"
-        )
-    return able
-
-
-def _check_topology(topology: Topology, devices: int) -> None:
-    """Check that neighbours have links of their own.
-
-    Raises:
-        InputError: they share ports.
-    """
-    if topology.has_ports and devices > 1:
-        raise InputError(
-            f"`links.topology` = {topology.name!r}: what shares a port depends on the cut that is"
-            " sought; should be 'chain', 'ring' or 'torus'"
-        )
-
-
-def _of_boards(network: str | None, flags: dict[str, Any]) -> _Explored:
-    from ....kernels.optimizers import optimizer_kind
-    from ...cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
-    from ...explore import Question, Wires, micro_batches_of
-    from ...mapping import COPIES
-    from ...number import Precision
-    from ...plan import in_precision, network_of
-    from ...profile import BoardStages
-
-    if network is None:
-        raise InputError("NETWORK is missing; it can be left out only with `--profile`")
-    number = number_format(flags["precision"])
-    loaded, cluster = (
-        network_of(network),
-        in_precision(
-            load_cluster(flags["cluster"], flags["changes"], blame=SET), Precision.all_in(number)
-        ),
-    )
-    devices = flags["devices"] or len(cluster.boards)
-    _check_topology(cluster.laid_on(devices), devices)
-    copies = COPIES + optimizer_kind(flags["optimizer"]).states_beside_lgb
-
-    constants = [
-        cluster.range_of(key, device) for device in range(devices) for key in (*CLOCK, MEMORY)
-    ]
-    keys = [BANDWIDTH, LATENCY, *([] if cluster.own_interconnect is None else _OF_NETWORK)]
-    constants += [cluster.range_of(key) for key in keys if devices > 1]
-    usual = cluster.transport if cluster.transport in _SCHEDULES else "hidden"
-    sizes = _sizes(flags, micro_batches_of(flags["batch"]), loaded.name)
-    schedules = _schedules(flags, usual, None if cluster.engines == "split" else cluster.engines)
-
-    def question(given: Factors) -> Question:
-        there = varied(cluster, given) if given else cluster
-        boards = [there.board(device) for device in range(devices)]
-        links = tuple(there.link_at(link) for link in range(devices - 1))
-        wires = Wires(links, there.between_replicas(devices, 1), there.topology_of(devices))
-
-        @functools.cache
-        def stages_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, number, copies)
-
-        known = stages_of, wires, flags["batch"], sizes, schedules, flags["whole_layers"]
-        return Question(*known, weights_together=False)
-
-    kinds = tuple(cluster.board(device).name for device in range(devices))
-    return _Explored(kinds, tuple(dict.fromkeys(constants)), question)
-
-
-def _of_profile(network: str | None, flags: dict[str, Any]) -> _Explored:
-    from ....comm import TopologyError
-    from ....kernels.optimizers import optimizer_kind
-    from ...cluster import BANDWIDTH, LATENCY, find_range, load_named, varied_link
-    from ...explore import Question, Wires
-    from ...plan import network_of
-    from ...profile import ProfileStages, load_graph, load_profile
-
-    path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
-    if os.path.isdir(path):
-        raise InputError(
-            f"`profile` = {flags['profile']!r}: is a folder; should be a TOML file or a graph.txt"
-        )
-    devices = flags["devices"] or len(chain.kinds)
-    kinds = tuple(chain.kind(device) for device in range(devices))
-    known = None if network is None else network_of(network)
-    if path.suffix == ".toml":
-        profile = load_profile(path, known, number_format(flags["precision"]))
-    else:
-        samples = flags["micro_batch"]
-        if not samples.isdecimal() or not int(samples):
-            raise InputError(
-                f"{path}: does not state its micro-batch; give the one it was measured with as"
-                " `--micro-batch N`"
-            )
-        profile = load_graph(path, int(samples), tuple(dict.fromkeys(kinds)))
-    _check_topology(chain.topology, devices)
-    try:
-        over = chain.interconnect.among(devices)
-    except TopologyError as error:
-        given = f"`shape`: {error} for {plural(devices, 'device')}"
-        raise InputError(f"{given}; should have as many, or be left out") from None
-    wires = Wires(tuple(chain.link_at(link) for link in range(devices - 1)), over, chain.topology)
-    states = optimizer_kind(flags["optimizer"]).states_beside_lgb
-    kept = dataclasses.replace(profile, parameter_copies=profile.parameter_copies + states)
-
-    constants = tuple(find_range(key, ()) for key in (BANDWIDTH, LATENCY) if devices > 1)
-    sizes, schedules = (
-        _sizes(flags, profile.micro_batches, profile.name),
-        _schedules(flags, "stored"),
-    )
-
-    @functools.cache
-    def stages_of(samples: int) -> Stages:
-        return ProfileStages(kept, kinds, samples, known)
-
-    def question(given: Factors) -> Question:
-        links = tuple(varied_link(link, given, ()) for link in wires.links)
-        there = dataclasses.replace(wires, links=links)
-        return Question(stages_of, there, flags["batch"], sizes, schedules, flags["whole_layers"])
-
-    return _Explored(kinds, constants, question)
 
 
 def _print_exploration(
@@ -419,12 +244,27 @@ def _answer(
         if question.bounds_work(winner)
         else _every_cut(question, winner)
     )
+    lines += _order_lines(winner)
     gap = (
         f"gap: {percent(exploration.gap)} above {format_time_ps(exploration.bound_ps)}, a bound for"
         f" {every}"
     )
     lines.append(view.Line(gap, optional=True))
     return lines
+
+
+def _order_lines(winner: Candidate) -> list[view.Line]:
+    """Return how near a searched order is to the bound of all orders on its cut."""
+    if not winner.order_bound_ps or winner.timeline is None:
+        return []
+    time_ps, bound_ps = winner.timeline.makespan_ps, winner.order_bound_ps
+    near = (
+        "no order of this cut is shorter"
+        if time_ps == bound_ps
+        else f"within {percent(time_ps / bound_ps - 1)} of {format_time_ps(bound_ps)}, which no"
+        " order of this cut is below"
+    )
+    return [view.Line(f"order: {near}; -o FILE.csv writes it, for --schedule")]
 
 
 def _next(
@@ -447,7 +287,7 @@ def _next(
     machine = question.machine_of(winner)
     if machine is not None:
         flags |= {
-            "schedule": winner.name,
+            "schedule": winner.name if winner.order is None else run["schedule"],
             "engines": machine.engines.value,
             "transport": machine.transport.value,
         }
@@ -509,6 +349,8 @@ def _turn(question: Question, exploration: Exploration) -> str:
     if exploration.turn is not None:
         turn = exploration.turn
         return f"at {turn.parameter} = {turn.value:g} {turn.winner} wins"
+    if question.is_of_one:
+        return "no other schedule is explored"
     if not question.wires.links:
         return "one device has no links"
     gbps = min(link.bandwidth_gbps for link in question.wires.links)
@@ -621,7 +463,8 @@ def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
         return said
     bubble = float(candidate.timeline.bubble)
     stages = _stages_as_json(question, candidate)
-    return {**said, "bubble": bubble, "tied_ps": candidate.tied_ps, "stages": stages}
+    bound = {} if candidate.order is None else {"order_bound_ps": candidate.order_bound_ps}
+    return {**said, "bubble": bubble, "tied_ps": candidate.tied_ps, **bound, "stages": stages}
 
 
 def _stages_as_json(question: Question, candidate: Candidate) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from ..frame.command import Answer, FileCommand, drawn_in, json_option, plot_opt
 from ..frame.kernels import pause_collector, starting
 from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
-from .searched import feature_bytes_of, kind_of, searched_of
+from .searched import feature_bytes_of, kind_of, searched_of, write_order
 from .times import number_of, times_of
 
 if TYPE_CHECKING:
@@ -166,10 +166,7 @@ class _Run:
         Raises:
             InputError: the file cannot be written, or the order has several mini-batches.
         """
-        from ...common import write_whole
-        from ...schedule import to_csv
-
-        write_whole(path, to_csv(self.schedule), example="order.csv")
+        write_order(self.schedule, path)
 
     def draw(self, picture: WholeFile) -> None:
         """Draw the timeline.

@@ -63,6 +63,35 @@ def feature_bytes_of(text: str | None, devices: int) -> list[Fraction] | None:
     return [size for size, _ in sizes]
 
 
+def bytes_of(text: str | None, name: str) -> int | None:
+    """Return the bytes that a flag says of each device; None where it says none.
+
+    Raises:
+        InputError: it has no unit, or no number above zero.
+    """
+    if text is None:
+        return None
+    size, is_bytes = _size(text.strip(), name)
+    if not is_bytes:
+        raise InputError(f"`{name}` = {text!r}: must have a unit, such as 4GiB or 512MB")
+    return int(size)
+
+
+def write_order(order: Schedule | None, path: str) -> None:
+    """Write an order as CSV.
+
+    Raises:
+        InputError: there is none, the file cannot be written, or the order has several
+            mini-batches.
+    """
+    from ...common import write_whole
+    from ...schedule import to_csv
+
+    if order is None:
+        raise InputError(f"`out` = {path!r}: the winner has no searched order")
+    write_whole(path, to_csv(order), example="order.csv")
+
+
 def kept_of(
     text: str | None, features: Sequence[Fraction] | None, devices: int
 ) -> list[Fraction] | None:
