@@ -54,9 +54,8 @@ class RtlSliceClock(SliceClock):
         self._unflatten = self._resource(f"map of {name}", 1)
         precision, is_end = device.precision, device.is_end and design is device.slices[-1]
         self._round_ps = 0 if is_end else row_latency(precision.activations) * device.period_ps
-        self._round_dx_ps = (
-            row_latency(precision.errors) * device.period_ps if design.part.is_first else 0
-        )
+        rounds_dx = design.summed(precision.errors) < design.arriving
+        self._round_dx_ps = row_latency(precision.errors) * device.period_ps if rounds_dx else 0
         self._round_dy_ps = row_latency(precision.errors) * device.period_ps if is_end else 0
         self._loss_ps = device.period_ps if is_end else 0
         bias = design.bias

@@ -20,8 +20,18 @@ import hashlib
 import math
 import re
 
+from ...kernels.number import NumberFormat
 from ..common import InputError, one_line
-from ..mapping import Cut, DeviceStreams, Slice, SliceEngines, Stream, steps_before_sending, streams
+from ..mapping import (
+    Cut,
+    DeviceStreams,
+    Slice,
+    SliceEngines,
+    Stream,
+    first_own,
+    steps_before_sending,
+    streams,
+)
 from ..network import Layer, SfuStep
 from ..network.operations.activations import Relu
 from ..network.operations.conv import Conv, Fc
@@ -247,6 +257,16 @@ class SliceDesign:
     def sent(self) -> int:
         """Channels of its outputs: partial sums, or the outputs so far."""
         return self.before + len(self.part.out_channels)
+
+    def summed(self, errors: NumberFormat) -> int:
+        """Return how many channels of its input errors, from the first on, leave as sums, which
+        slices before it round: under OCP all, under ICP those of a block that begins there.
+        """
+        if self.part.is_first:
+            return 0
+        begin = self.part.begin
+        own = first_own(begin, errors) - begin if self.is_icp else self.arriving
+        return min(own, self.arriving)
 
     @property
     def steps(self) -> tuple[SfuStep, ...]:

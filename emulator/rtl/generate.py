@@ -158,9 +158,11 @@ class _Top:
             for name, kind in kinds
         ]
 
-    def _rounded(self, name: str, kind: str, channels: int, columns: int, to: _Bus) -> _Bus:
+    def _rounded(
+        self, name: str, kind: str, channels: int, columns: int, to: _Bus, sums: int = 0
+    ) -> _Bus:
         """Return the bus of rows of a whole map that are rounded as their kind on their way to
-        another bus.
+        another bus, but for the first channels, `sums` of them.
         """
         number = self._precision.format(kind.lower())
         if number.grid is None:
@@ -170,6 +172,7 @@ class _Top:
             "FORMAT": kind,
             "COLUMNS": columns,
             "CHANNELS": channels,
+            "SUMS": sums,
             "LATENCY": row_latency(number),
         }
         ports = {**_same("clk", "reset"), **_both("in", raw), **_both("out", to)}
@@ -244,8 +247,10 @@ class _Top:
         before = None if visit.partial is None else self._inputs[visit.partial]
         comes_back = visit.errors is not None and walk.errors_arriving
         beyond = self._inputs[walk.errors_arriving[0]] if comes_back else None
-        if design.part.is_first and design.eb is not None:
-            dx = self._rounded(f"{name}_sums", "ERRORS", design.arriving, design.layer.input[2], dx)
+        sums = design.summed(self._precision.errors)
+        if design.eb is not None and sums < design.arriving:
+            size = design.arriving, design.layer.input[2]
+            dx = self._rounded(f"{name}_sums", "ERRORS", *size, dx, sums)
         settings = {name: f"of_{name}" for name in SETTINGS}
         done = {
             f"{phase}_done": f"rows_done[{3 * place + bit}]"

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.optimizers import Optimizer, Sgd
+from ...kernels.optimizers import Sgd
 from ..common import InputError, plural, scratch_folder
-from ..device import DeviceNumerics, Maps, Rule, SliceNumerics
+from ..device import MASTER, DeviceNumerics, MapFormats, Maps, Rule, Rules, SliceNumerics
 from ..mapping import DeviceStreams
 from ..plan import ChainPlan
 from ..schedule import SampleSpan
@@ -66,19 +66,17 @@ def check_device(plan: ChainPlan) -> None:
             f"`rtl_device` = {device}: RTL needs mini-batches of one size; `samples` = {given}"
             f" should be a multiple of `batch`, {config.batch}"
         )
-    if not config.precision.is_single:
-        raise InputError(
-            f"`precision` = {str(config.precision)!r}: a device that is RTL computes in single"
-            " precision; should be 'fp32' with `rtl_device`"
-        )
     designs_of(plan)
     needs_compiler(find_tools())
 
 
 def rtl_numerics(
-    plan: ChainPlan, streams: DeviceStreams, slices: Sequence[SliceNumerics]
+    plan: ChainPlan,
+    streams: DeviceStreams,
+    slices: Sequence[SliceNumerics],
+    formats: MapFormats | None = None,
 ) -> RtlNumerics:
-    """Build the model of a device of a plan; return its numerics.
+    """Build the model of a device of a plan; return its numerics, with the `formats` of its maps.
 
     Raises:
         InputError: it cannot be built.
@@ -94,20 +92,18 @@ def rtl_numerics(
         library = build(
             find_tools(), top, sources(), ports_text(design), folder / "model", waves=False
         )
-        config = plan.config
-        numbers = update_numbers(batch, config.learning_rate, config.momentum, config.weight_decay)
-        return RtlNumerics(streams, slices, DeviceModel(library, design, numbers))
+        assert plan.config.samples is not None
+        rules = Rules(plan.config, 0, plan.config.samples // batch)
+        model = DeviceModel(library, design, _numbers(batch, rules(0)))
+        return RtlNumerics(streams, slices, model, rules, formats)
 
 
-class _Elsewhere(Optimizer):
-    """An update that is done elsewhere."""
-
-    states = ()
-
-    def update(
-        self, value: Data, gradient: Data, states: Mapping[str, Data], *, count: int, number: int
-    ) -> None:
-        """Leave all as it is."""
+def _numbers(samples: int, rule: Rule) -> list[int]:
+    """Return what a device takes of an update, as `update_numbers` has it."""
+    sgd = rule.optimizer
+    assert isinstance(sgd, Sgd)
+    numbers = sgd.learning_rate, sgd.momentum, sgd.weight_decay
+    return update_numbers(samples, *numbers, rule.loss_scale)
 
 
 class RtlNumerics(DeviceNumerics):
@@ -116,11 +112,16 @@ class RtlNumerics(DeviceNumerics):
     """
 
     def __init__(
-        self, streams: DeviceStreams, slices: Sequence[SliceNumerics], model: DeviceModel
+        self,
+        streams: DeviceStreams,
+        slices: Sequence[SliceNumerics],
+        model: DeviceModel,
+        rules: Rules,
+        formats: MapFormats | None,
     ) -> None:
-        super().__init__(streams, slices, (), {})
-        self._model, self._design = model, model.design
-        self._runs = False
+        super().__init__(streams, slices, (), {}, formats)
+        self._model, self._design, self._rules = model, model.design, rules
+        self._runs, self._updates = False, 0
 
     async def forward(
         self, span: SampleSpan, arrived: Maps, version: int, samples: NDArray[np.int64]
@@ -130,7 +131,10 @@ class RtlNumerics(DeviceNumerics):
         for path, port in enumerate(self._model.inputs):
             if port.name == IMAGES:
                 assert self.source is not None
-                self._put(path, self.source.images(span))
+                images = self.streams.slices[0].layer.reads.number
+                self._put(
+                    path, self._rounded("activations", self.source.images(span), images, samples)
+                )
             elif port.key is not None and port.key.path.is_forward:
                 self._put(path, arrived[port.key])
         made = self._take(
@@ -151,7 +155,7 @@ class RtlNumerics(DeviceNumerics):
         for path, port in enumerate(self._model.inputs):
             if port.name == ERRORS:
                 assert self.head is not None
-                self._put(path, self.head.backward(span))
+                self._put(path, self._scaled(self.head.backward(span)))
             elif port.key is not None and not port.key.path.is_forward:
                 self._put(path, arrived[port.key])
         return self._by_key(
@@ -163,20 +167,21 @@ class RtlNumerics(DeviceNumerics):
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `DeviceNumerics`: wait for the model's update, and read its weights."""
-        sgd, model = rule.optimizer, self._model
-        assert isinstance(sgd, Sgd)
-        model.settle(update_numbers(samples, sgd.learning_rate, sgd.momentum, sgd.weight_decay))
+        model = self._model
         end = model.cycle + _PATIENCE
         while not model.done:
             if model.run(end) or model.cycle >= end:
                 raise RuntimeError(f"device {self._design.number}: its RTL does not update")
         for place, numerics in enumerate(self.slices):
             # Versions are counted as ever; the numbers are those that the model has updated.
-            numerics.update(samples, Rule(_Elsewhere(0, 0)), keeps=keeps)
+            numerics.repeat(keeps=keeps)
             numerics.put_weights(model.read(place, "weight", numerics.weights().shape))
             if numerics.sfu is not None and numerics.sfu.bias is not None:
                 bias = numerics.sfu.bias.newest
                 bias[...] = model.read(place, "bias", bias.shape)
+        # The model begins with the next update as soon as it has all errors.
+        self._updates += 1
+        model.settle(_numbers(samples, self._rules(self._updates)))
         self._newest += 1
 
     def _start(self) -> None:
@@ -184,7 +189,10 @@ class RtlNumerics(DeviceNumerics):
         if self._runs:
             return
         for place, numerics in enumerate(self.slices):
-            self._model.write(place, "weight", numerics.weights())
+            # Where there are master copies, what engines read follows them.
+            trained = numerics.state()["weight"]
+            name = MASTER if MASTER in trained else "weight"
+            self._model.write(place, name, trained.get(MASTER, trained["value"]))
             if numerics.sfu is not None and numerics.sfu.bias is not None:
                 self._model.write(place, "bias", numerics.sfu.bias.newest)
         self._model.start()

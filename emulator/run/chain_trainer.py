@@ -78,7 +78,7 @@ class _MakeNumerics:
         if self.segment.plan.config.rtl_device == streams.device:
             from ..rtl import rtl_numerics  # which few runs need
 
-            return rtl_numerics(self.segment.plan, streams, slices)
+            return rtl_numerics(self.segment.plan, streams, slices, formats)
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
             return DeviceNumerics(streams, slices, blocks, stored, formats)

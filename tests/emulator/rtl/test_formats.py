@@ -108,7 +108,7 @@ MUTATIONS = {
     ),
     "a rounded row is a cycle late": (
         "mxint8",
-        Mutation("round_rows", ".STAGES(LATENCY)", ".STAGES(LATENCY + 1)"),
+        Mutation("round_rows", ".WIDTH(1), .STAGES(LATENCY)", ".WIDTH(1), .STAGES(LATENCY + 1)"),
     ),
 }
 
@@ -131,8 +131,8 @@ def test_fp32_is_as_without_formats() -> None:
 
 
 def test_rows_are_rounded_once() -> None:
-    """Where a map is whole: behind the SFU, and behind EB of the first slice; at the chain's end
-    errors of outputs.
+    """Where a map is whole: behind the SFU, and behind EB of the first slice, or, of a layer that is
+    cut by input channels, of each; at the chain's end errors of outputs.
     """
     tops = [Rtl.of(plan_of(Cut.ICP, "bf16")).top(device) for device in (0, 1)]
     rounded = [
@@ -141,7 +141,7 @@ def test_rows_are_rounded_once() -> None:
     ]
     assert rounded == [
         ["conv1_whole_rounded", "conv2_sums_rounded"],
-        ["conv2_whole_rounded", "fc1_sums_rounded", "fc1_errors_rounded"],
+        ["conv2_sums_rounded", "conv2_whole_rounded", "fc1_sums_rounded", "fc1_errors_rounded"],
     ]
 
 

@@ -26,6 +26,7 @@ RUN: dict[str, Any] = {
     "batch": 8,
     "micro_batch": 4,
     "samples": 24,
+    "lr_warm_up": 3,
     "test_samples": 20,
     "epochs": 2,
 }
@@ -47,10 +48,21 @@ def same_bits(a: emuchain.Results, b: emuchain.Results) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", [0, 2, 3])
-def test_bits_and_virtual_time_are_those_of_the_emulator(device: int) -> None:
-    """Several mini-batches, micro-batches and epochs; the chain's start, its middle and its end."""
-    emulated, mixed = run(), run(rtl_device=device)
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        *((device, "fp32") for device in (0, 2, 3)),
+        (0, "bf16"),
+        (1, "mxint8"),
+        (2, "int5@3"),
+        (3, "fp8 errors=fp8-e5m2 loss_scale=256"),
+    ],
+)
+def test_bits_and_virtual_time_are_those_of_the_emulator(device: int, precision: str) -> None:
+    """Several mini-batches, each with a rate of its own, micro-batches and epochs; the chain's
+    start, its middle and its end; blocks of three channels, which cuts part.
+    """
+    emulated, mixed = run(precision=precision), run(precision=precision, rtl_device=device)
     assert same_bits(emulated, mixed)
     for column in ("virtual_time_ps", "test_loss", "train_loss"):
         assert np.array_equal(emulated.history[column], mixed.history[column])
