@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeVar
 
 from ...kernels import by_name, instances, registry
@@ -377,13 +377,14 @@ def pipelines() -> Mapping[str, PipelineKind]:
     return {name: kind for name, kind in _kinds().items() if isinstance(kind, PipelineKind)}
 
 
-def pipeline_kind(name: str) -> PipelineKind:
-    """Return the kind of pipeline of a name.
+def pipeline_kind(name: str, beside: Iterable[str] = ()) -> PipelineKind:
+    """Return the kind of pipeline of a name; `beside` are other words that might be meant.
 
     Raises:
         InputError: there is none of that name.
     """
     if name not in pipelines():
-        hint = did_you_mean(name, pipelines())
-        raise InputError(f"`schedule` = {name!r}: {hint}must be one of {', '.join(pipelines())}")
+        known = [*pipelines(), *beside]
+        hint = did_you_mean(name, known)
+        raise InputError(f"`schedule` = {name!r}: {hint}must be one of {', '.join(known)}")
     return pipelines()[name]

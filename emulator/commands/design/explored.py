@@ -86,7 +86,7 @@ def _schedules(
     pairs = [(kind, dataclasses.replace(kind.machine, transport=transport)) for kind in kinds]
     name = flags["schedule"]
     if name is not None:
-        kind = pipeline_kind(name)
+        kind = pipeline_kind(name, ["search"])
         if not kind.drains or kind.chunks > 1 or kind.searches:
             raise InputError(
                 f"`schedule` = {name!r}: must be `search`, or have one stage on each device, an"

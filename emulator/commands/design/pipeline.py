@@ -401,7 +401,7 @@ def _sized(flags: Mapping[str, Any]) -> tuple[PipelineKind, Mapping[str, Any]]:
                 raise click.MissingParameter(
                     param_hint=f"'--{flag.replace('_', '-')}'", param_type="option"
                 )
-        return kind_of(SEARCHES[name]) if name in SEARCHES else pipeline_kind(name), flags
+        return kind_of(SEARCHES[name]) if name in SEARCHES else pipeline_kind(name, SEARCHES), flags
     kind = edited_kind(name)
     order = kind.order
     own = {
