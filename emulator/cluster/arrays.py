@@ -104,7 +104,7 @@ class ArrayFpga(UnevenFpga):
         """See `Board`; a result has no more multipliers than products."""
         if work.takes_turns:
             return super().build_alone(work)
-        most = self.multipliers // self.shared.parts[work.phase]
+        most = self.multipliers // self.shared.parts[work.place]
         lanes = min(most // self.array.size, _results(work)[2])
         return self._engine(work, max(1, lanes) * self.array.size)
 
@@ -118,7 +118,7 @@ class ArrayFpga(UnevenFpga):
         Raises:
             InputError: the board has too few multipliers for an array.
         """
-        most = self.multipliers // self.shared.parts[work.phase]
+        most = self.multipliers // self.shared.parts[work.place]
         if work.takes_turns:
             cycles = -(-samples * work.macs // most)
         else:

@@ -49,11 +49,18 @@ class Work:
     takes_turns: bool = False
     phase: int = 0
     """FP, EB or PG, by their number."""
+    classes: int = 0
+    """Which three of the board's classes of multipliers it is of, where layers differ."""
 
     @functools.cached_property
     def convolutions(self) -> int:
         """Number of K×K convolutions of a row."""
         return self.columns * self.inputs * self.outputs
+
+    @property
+    def place(self) -> int:
+        """The place of its class among the board's."""
+        return 3 * self.classes + self.phase
 
     @property
     def macs(self) -> int:
@@ -224,9 +231,9 @@ class Board(abc.ABC):
     def engine_resources(self, multipliers: Sequence[int]) -> list[Resources]:
         """Return the resources of each slice's engines, given each slice's multipliers."""
 
-    def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
+    def slice_resources(self, slices: Sequence[Sequence[int]]) -> list[Resources]:
         """Return the resources of each slice's engines, given the multipliers of its FP, EB and
-        PG.
+        PG, in the order of the board's classes.
         """
         return self.engine_resources([sum(counts) for counts in slices])
 

@@ -73,7 +73,8 @@ class Fpga(Board):
     memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for each
     DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
 
-    Engines of FP, EB and PG multiply in `classes`; of each a DSP makes what `rates` say, or else
+    Engines of FP, EB and PG multiply in `classes`, where layers differ in several threes of them;
+    of each a DSP makes what `rates` say, or else
     its `dsp_type` (`multipliers.py`). All numbers of multipliers that they share are in parts,
     which are multipliers where all have one class. Of multipliers that are built of the
     implementations of the type, `budget` is what they may take; without one, they are as papers
@@ -94,7 +95,7 @@ class Fpga(Board):
     lut_per_dsp: int = LUT_PER_DSP
     dsp_type: str | None = None
     rates: tuple[MultiplierRate, ...] = ()
-    classes: tuple[str, str, str] = SINGLE_CLASSES
+    classes: tuple[str, ...] = SINGLE_CLASSES
     budget: Budget | None = None
     ff: int | None = None
     bram: int | None = None
@@ -206,7 +207,7 @@ class Fpga(Board):
 
     def _parts_within(self, work: Work, cycles: int) -> int:
         """Return the fewest multipliers in parts, for a sample in `cycles`."""
-        return self.multipliers_within(work, cycles) * self.shared.parts[work.phase]
+        return self.multipliers_within(work, cycles) * self.shared.parts[work.place]
 
     def row_cycles(self, work: Work, multipliers: int) -> int:
         """Return the cycles of a row on a number of multipliers that `multipliers_within`
@@ -223,7 +224,7 @@ class Fpga(Board):
             return 0, 0
         parts = self.shared.parts
         limits = [
-            (work.convolutions, cycles // work.rows, work.tile * parts[work.phase])
+            (work.convolutions, cycles // work.rows, work.tile * parts[work.place])
             for work in works
         ]
 
@@ -259,15 +260,15 @@ class Fpga(Board):
             # A row of a single cycle cannot become shorter.
             if engine.sample_ps == cycles * self.period_ps and engine.row_ps > self.period_ps:
                 more = self.multipliers_within(work, cycles - 1) - multipliers
-                if more * self.shared.parts[work.phase] <= left:
-                    left -= more * self.shared.parts[work.phase]
+                if more * self.shared.parts[work.place] <= left:
+                    left -= more * self.shared.parts[work.place]
                     engine = self._engine(work, multipliers + more)
             engines.append(engine)
         return engines
 
     def build_alone(self, work: Work) -> Engine:
         """See `Board`."""
-        most = self.multipliers // self.shared.parts[work.phase]
+        most = self.multipliers // self.shared.parts[work.place]
         # A row keeps no more tiles busy than it has convolutions.
         return self._engine(work, min(most // work.tile, work.convolutions) * work.tile)
 
@@ -278,7 +279,7 @@ class Fpga(Board):
         """Return the cycles of a sample on the slowest engine for the best sharing of the
         multipliers.
         """
-        macs = sum(work.macs * self.shared.parts[work.phase] for work in works)
+        macs = sum(work.macs * self.shared.parts[work.place] for work in works)
         # In `low` cycles it cannot be done: a row takes one at least, and so does a product on each
         # multiplier. In `high`, one tile is enough for each engine.
         low = max(max(work.rows for work in works), -(-macs // self.multipliers)) - 1
@@ -305,7 +306,7 @@ class Fpga(Board):
         """See `Board`; all are of the class of FP."""
         return self.slice_resources([(count, 0, 0) for count in multipliers])
 
-    def slice_resources(self, slices: Sequence[tuple[int, int, int]]) -> list[Resources]:
+    def slice_resources(self, slices: Sequence[Sequence[int]]) -> list[Resources]:
         """See `Board`: f2, f3 and f5 of equations (8), (9) and (11); DSPs are taken first, then
         LUTs.
         """
@@ -314,7 +315,7 @@ class Fpga(Board):
         resources, taken, shared = [], 0, self.shared
         for counts in slices:
             before, lut, of_lut = taken, 0, 0
-            for count, parts, rate in zip(counts, shared.parts, shared.rates, strict=True):
+            for count, parts, rate in zip(counts, shared.parts, shared.rates, strict=False):
                 of_dsp = min((self.dsp_multipliers - taken) // parts, count)
                 taken += of_dsp * parts
                 lut += rate.lut * of_dsp
@@ -330,7 +331,7 @@ class Fpga(Board):
 
     def _built(self, counts: Sequence[int]) -> Resources:
         """Return the resources of a slice's engines of built multipliers."""
-        pairs = [*zip(counts, self.shared.rates, strict=True)]
+        pairs = [*zip(counts, self.shared.rates, strict=False)]
 
         def taken(resource: str) -> int:
             return math.ceil(sum(rate.each(resource) * count for count, rate in pairs))
@@ -396,9 +397,9 @@ class Fpga(Board):
             budget=self.budget.beside(dsp, lut, ff),
         )
 
-    def in_classes(self, classes: tuple[str, str, str], alpha: float) -> Fpga:
-        """Return the board with engines of FP, EB and PG of these classes, of which DSPs make the
-        share `alpha`.
+    def in_classes(self, classes: tuple[str, ...], alpha: float) -> Fpga:
+        """Return the board with engines of FP, EB and PG of these classes, in threes, of which
+        DSPs make the share `alpha`.
 
         Raises:
             InputError: the board's multipliers are too narrow for a class.
@@ -513,7 +514,7 @@ class WholeEnginesFpga(UnevenFpga):
         if work.takes_turns:
             return super().build_alone(work)
         size = engine_multipliers(work)
-        most = self.multipliers // self.shared.parts[work.phase]
+        most = self.multipliers // self.shared.parts[work.place]
         return self._engine(work, min(most // size, work.outputs) * size)
 
 

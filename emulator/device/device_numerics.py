@@ -39,7 +39,7 @@ from ..mapping import (
     TiedWeights,
     first_own,
 )
-from ..network import Start, Training
+from ..network import Start, Tensor, Training
 from ..number import LossScale
 from ..schedule import SampleSpan
 from .ends import ImageSource, Labels, SoftmaxHead
@@ -162,7 +162,7 @@ class DeviceNumerics:
             first, maps = streams.slices[0].layer, self.source.images(span)
             images = first.reads.number
             if not first.operation.looks_up:  # numbers of symbols are no activations
-                maps = self._rounded("activations", maps, images, samples)
+                maps = self._rounded("activations", maps, first.reads, samples)
             held = {images: maps}
         else:
             held = {key.number: await values.take(key) for key in streams.arriving}
@@ -191,9 +191,10 @@ class DeviceNumerics:
                     not streams.is_chain_end or visit is not streams.visits[-1]
                 ):  # softmax takes what the SFU made
                     own = () if numerics.makes_rounded else (layer.makes,)
-                    for tensor in {*own, *(step.makes for step in layer.sfu)} & {*layer.hands_on}:
+                    made = {*own, *(step.makes for step in layer.sfu)}
+                    for tensor in (tensor for tensor in layer.hands_on if tensor in made):
                         held[tensor.number] = self._rounded(
-                            "activations", held[tensor.number], tensor.number, samples
+                            "activations", held[tensor.number], tensor, samples
                         )
             elif not gathered:
                 values.put(visit.unfinished, y)
@@ -209,10 +210,13 @@ class DeviceNumerics:
         self,
         kind: Literal["activations", "errors"],
         maps: Data,
-        tensor: int,
+        tensor: Tensor,
         samples: NDArray[np.int64] | None,
     ) -> Data:
-        return maps if self._formats is None else self._formats.rounded(kind, maps, tensor, samples)
+        if self._formats is None:
+            return maps
+        # Errors of outputs are in the formats of the layer that makes these, too.
+        return self._formats.of(tensor.formats).rounded(kind, maps, tensor.number, samples)
 
     @property
     def loss_scale(self) -> int:
@@ -262,13 +266,12 @@ class DeviceNumerics:
             await take_errors()
         for visit, numerics in zip(reversed(streams.visits), reversed(self.slices), strict=True):
             part, layer, reads = visit.part, visit.part.layer, visit.part.layer.reads.number
-            if visit.errors is None:
-                makes = layer.makes.number
-                if numerics.sfu is not None and not layer.vocabulary_parallel:
-                    rounded = functools.partial(
-                        self._rounded, "errors", tensor=makes, samples=samples
-                    )
-                    numerics.sfu.backward(span, errors, version, rounded)
+            sfu = numerics.sfu
+            if visit.errors is None and sfu is not None and not layer.vocabulary_parallel:
+                rounded = functools.partial(
+                    self._rounded, "errors", tensor=layer.makes, samples=samples
+                )
+                sfu.backward(span, errors, version, rounded)
             if layer.makes.fixed:
                 if visit.errors is not None:
                     await take_errors()  # of what bypasses the layer
@@ -286,7 +289,8 @@ class DeviceNumerics:
                 )  # devices that share a recurrent layer have them after its steps
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
             if self._formats is not None and reads in layer.read_once and layer.needs_errors:
-                errors[reads] = self._formats.input_errors(part, errors[reads], samples)
+                own = self._formats.of(layer.formats)
+                errors[reads] = own.input_errors(part, errors[reads], samples)
         for key in streams.errors_leaving:
             if key.number not in self._fixed:
                 values.put(key, errors[key.number])
@@ -492,6 +496,8 @@ def numerics_of(
     Without `formats`, all numbers are in fp32. `kept` are the channels whose weights are stored
     with the slice; None: all.
     """
+    inputs = None if formats is None else formats.of(part.layer.reads.formats)
+    formats = None if formats is None else formats.of(part.layer.formats)
     if part.layer.operation.recurs:
         from .slices import RecurrentSlice  # its kernels are loaded by runs that need them
 
@@ -500,6 +506,8 @@ def numerics_of(
         from .slices import AttentionSlice
 
         return AttentionSlice(part, seed, arena, formats)
+    if formats is not None and inputs is not None:
+        formats = formats.reading(inputs)
     if part.layer.vocabulary_parallel:
         from .slices import VocabularySlice
 
@@ -614,7 +622,7 @@ class FaultyNumerics(DeviceNumerics):
             return x
         form = LineFormat()
         if self._formats is not None and not layer.operation.looks_up:
-            number = self._formats.precision.activations
+            number = self._formats.of(layer.reads.formats).precision.activations
             form = LineFormat(number, part.in_channels.start, x.shape[-2])
         first = self._sample(f"activations {layer.index}", len(x))
         return flipper.samples(x, layer.index, first, form)
@@ -634,7 +642,9 @@ class FaultyNumerics(DeviceNumerics):
     def _flipped_weights(self, part: Slice, weights: Data, step: int) -> Data:
         """Return weights with some bits flipped, in blocks and tensors as updates round them."""
         flipper, layer = self._errors.weights, part.layer
-        number = FP32 if self._formats is None else self._formats.precision.weights
+        number = FP32
+        if self._formats is not None:
+            number = self._formats.of(layer.formats).precision.weights
         if number.grid is None or layer.operation.recurs or not weights.size:
             return flipper.values(weights, layer.index, step)
         if part.cut is Cut.ICP:  # (inputs, taps, outputs): a line is of outputs

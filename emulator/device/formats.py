@@ -118,6 +118,16 @@ class MapFormats:
     replica: int = 0
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
 
+    def of(self, formats: int) -> MapFormats:
+        """Return the formats of layers and tensors that are marked with a number
+        (`Precision.of`).
+        """
+        return dataclasses.replace(self, precision=self.precision.of(formats)) if formats else self
+
+    def reading(self, inputs: MapFormats) -> MapFormats:
+        """Return the formats of what engines multiply where they read maps in others."""
+        return dataclasses.replace(self, precision=self.precision.reading(inputs.precision))
+
     def rounded(
         self,
         kind: Literal["activations", "errors"],

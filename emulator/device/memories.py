@@ -369,7 +369,9 @@ class Bpram:
     ) -> None:
         self.part = part = block.part
         weights = initial_weights(block.layer, start, seed, part.weight_inputs, part.out_channels)
-        own = None if formats is None else SliceFormats(WeightFormats(formats, part))
+        own = None
+        if formats is not None:
+            own = SliceFormats(WeightFormats(formats.of(part.layer.formats), part))
         self._parameter = Parameter(weights, arena, own)
 
     def mean_gradient(self, gradient: Data, scale: float, number: int) -> Data:

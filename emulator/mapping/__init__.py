@@ -9,6 +9,7 @@ from .balancing import (
     balanced_streams,
     blocks_of,
     channel_bytes,
+    formats_of,
     storage_of,
     stored_weight_bytes,
     weight_lines,
@@ -22,6 +23,7 @@ from .engines import (
     channel_works,
     engines_in_turn,
     idle_share,
+    multiplier_counts,
     slice_works,
 )
 from .handmade import HandmadeCut
@@ -126,6 +128,7 @@ __all__ = [
     "cut_pieces",
     "engines_in_turn",
     "first_own",
+    "formats_of",
     "gradient_values",
     "idle_share",
     "imbalance",
@@ -133,6 +136,7 @@ __all__ = [
     "kept_channels",
     "memories",
     "memory_streams",
+    "multiplier_counts",
     "parameter_memories",
     "parameter_memory",
     "partition",

@@ -35,11 +35,17 @@ optimisers need more.
 """
 
 
+def formats_of(part: Slice, storage: Storage) -> Storage:
+    """Return the formats of what a board stores of a slice's layer, as if it were trained."""
+    return storage.of_layer(part.layer.formats, part.layer.reads.formats)
+
+
 def storage_of(part: Slice, storage: Storage) -> Storage:
     """Return the formats of what a slice stores: where its layer is frozen, the values of its
     parameters alone.
     """
-    return storage.at_rest if part.layer.frozen else storage
+    own = formats_of(part, storage)
+    return own.at_rest if part.layer.frozen else own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +157,7 @@ def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
     """Return the lines of the weights that FP reads, of `channels` of a slice's cut channels: along
     the dimension that is not cut, or along what FP sums, where blocks of products are summed.
     """
-    if not storage.lies_across or part.layer.operation.looks_up:
+    if not formats_of(part, storage).lies_across or part.layer.operation.looks_up:
         return weight_lines(part, channels)
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
@@ -163,7 +169,7 @@ def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:
     reads those of FP.
     """
     layer = part.layer
-    if not storage.turns or not layer.has_eb or layer.operation.looks_up:
+    if not formats_of(part, storage).turns or not layer.has_eb or layer.operation.looks_up:
         return None
     outs, ins, kernel_rows, kernel_columns = layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
@@ -174,6 +180,7 @@ def stored_weight_bytes(part: Slice, channels: int, storage: Storage) -> int:
     """Return the bytes of the weights of `channels` of a slice's cut channels, with all that is
     kept of them.
     """
+    storage = formats_of(part, storage)
     turned = turned_lines(part, channels, storage)
     own = 0 if turned is None else turned.bytes_in(storage.weights)
     return own + storage.weight_bytes(lines_of_weights(part, channels, storage))
@@ -185,14 +192,18 @@ def balanced_streams(
     """Return data paths 5 and 6 between devices `link` and `link + 1`: a stream for each block that
     crosses.
 
-    Weights have the run's format, and the sums of their gradients that of sums.
+    Weights have their layer's format, and the sums of their gradients that of sums.
     """
     crossing = [
         (n, block)
         for n, block in enumerate(blocks)
         if block.store_device <= link < block.user_device
     ]
-    formats = {DataPath.PARAMETERS: precision.weights, DataPath.PARAMETER_GRADIENTS: precision.sums}
+
+    def formats(layer: Layer) -> dict[DataPath, NumberFormat]:
+        own = precision.of(layer.formats)
+        return {DataPath.PARAMETERS: own.weights, DataPath.PARAMETER_GRADIENTS: own.sums}
+
     return tuple(
         Stream(
             path,
@@ -205,7 +216,7 @@ def balanced_streams(
             tensors=block.weights.tensors,
         )
         for number, block in crossing
-        for path, number_format in formats.items()
+        for path, number_format in formats(block.layer).items()
     )
 
 
@@ -247,9 +258,10 @@ def balance(
         own = [_Unplaced(part, part.begin, part.end, device) for part in may_move]
         # Own weights first: those of other devices have to travel for each sample.
         for item in own + unplaced:
-            size = storage.weight_bytes(weight_lines(item.part, 1))
+            kept = formats_of(item.part, storage)
+            size = kept.weight_bytes(weight_lines(item.part, 1))
             placed = item.begin + min(item.end - item.begin, max(0, room) // size)
-            carried = (placed - item.begin) * channel_bytes(item.part, storage.weights)
+            carried = (placed - item.begin) * channel_bytes(item.part, kept.weights)
             room -= (placed - item.begin) * size
             if carried and item.user_device != device:
                 block = BalancedParameters(
@@ -262,9 +274,9 @@ def balance(
     # Below zero where other buffers, and weights that stay, are too large by themselves.
     shortfall = [max(0, -room) for room in rooms]
     for item in unplaced:
-        shortfall[item.user_device] += (item.end - item.begin) * storage.weight_bytes(
-            weight_lines(item.part, 1)
-        )
+        shortfall[item.user_device] += (item.end - item.begin) * formats_of(
+            item.part, storage
+        ).weight_bytes(weight_lines(item.part, 1))
     return Balancing(tuple(blocks), tuple(shortfall))
 
 
@@ -272,7 +284,8 @@ def stays(part: Slice, storage: Storage = SINGLE_STORAGE) -> bool:
     """Return whether weights stay where they are used: those that layers share, which both update,
     frozen ones, or those whose blocks lie across the channels that would go.
     """
-    return part.layer.shares_weights or part.layer.frozen or storage.lies_across
+    across = formats_of(part, storage).lies_across
+    return part.layer.shares_weights or part.layer.frozen or across
 
 
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:

@@ -54,14 +54,16 @@ def channel_works(layer: Layer) -> tuple[Work, ...]:
     operation = layer.operation
     inputs, outputs = (operation.taps(layer.input), 1) if by_outputs else (1, layer.channels)
     pairs = outputs, view.tile, by_outputs, operation.one_memory
-    outwards = Work(view.out_rows, view.out_columns, view.values * inputs, *pairs)
+    outwards = Work(
+        view.out_rows, view.out_columns, view.values * inputs, *pairs, classes=layer.classes
+    )
     gradients = (dataclasses.replace(outwards, phase=2),) if layer.has_pg else ()
     if not layer.has_eb:
         return outwards, *gradients
     back = operation.eb_taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
     return (
         outwards,
-        Work(view.in_rows, view.in_columns, view.values * back, *pairs, phase=1),
+        Work(view.in_rows, view.in_columns, view.values * back, *pairs, 1, layer.classes),
         *gradients,
     )
 
@@ -69,6 +71,11 @@ def channel_works(layer: Layer) -> tuple[Work, ...]:
 def slice_works(part: Slice) -> tuple[Work, ...]:
     """Return the work of FP, EB and PG, of those that it has, of a slice."""
     return tuple(work.of_channels(part.channels) for work in channel_works(part.layer))
+
+
+def multiplier_counts(part: Slice, engines: SliceEngines) -> tuple[int, ...]:
+    """Return the multipliers of a slice's engines in the order of the board's classes."""
+    return *(0, 0, 0) * part.layer.classes, *engines.multipliers
 
 
 def allocate_all(mapping: Mapping, cluster: Cluster) -> tuple[tuple[SliceEngines, ...], ...]:

@@ -72,6 +72,7 @@ from ..network import Layer, Phase, Recurrent
 from ..number import Storage
 from .balancing import (
     SINGLE_STORAGE,
+    formats_of,
     lines_of_weights,
     storage_of,
     stored_weight_bytes,
@@ -287,7 +288,7 @@ def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
     if part.kept_values and not part.layer.makes.fixed:
         states = _state_lines(part, storage, in_flight)
         act_ram += memories(1, part.kept_values * in_flight - states.values, storage.sums)
-        act_ram += line_memory(states, storage.activations)
+        act_ram += line_memory(states, storage.made)
     return sum((line_memory(kept) for kept in _sfu_lines(part, in_flight)), act_ram)
 
 
@@ -296,7 +297,7 @@ def _state_lines(part: Slice, storage: Storage, samples: int = 1) -> Lines:
     their own.
     """
     operation = part.layer.operation
-    if not isinstance(operation, Recurrent) or storage.activations == storage.sums:
+    if not isinstance(operation, Recurrent) or storage.made == storage.sums:
         return Lines(0, 0)
     count = part.layer.input[1] * operation.directions * samples
     if operation.is_divisible:
@@ -342,6 +343,7 @@ def parameter_memories(
     """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs,
     without bias.
     """
+    storage = formats_of(part, storage)
     if storage.lies_across and not part.layer.operation.looks_up:
         return _summed_memories(part, channels, storage)
     weights, *others = (parameter_memory(part, channels, *kept) for kept in storage.kept)
@@ -414,6 +416,7 @@ def memory_streams(
     """
     if not off_chip:
         return ()
+    storage = formats_of(part, storage)
     view = part.layer.engine_view
     operation = part.layer.operation
     activations = off_chip.activations * activation_bytes(part, storage)
@@ -461,11 +464,11 @@ def block_rows(part: Slice, off_chip: OffChip) -> int:
 
 def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample that a slice keeps for the backward pass."""
-    layer, kept = part.layer, 0
+    layer, kept, storage = part.layer, 0, formats_of(part, storage)
     if part.kept_values and not layer.makes.fixed:
         states = _state_lines(part, storage)
         kept = storage.sums.bytes_of(part.kept_values - states.values)
-        kept += states.bytes_in(storage.activations)
+        kept += states.bytes_in(storage.made)
     inputs = _input_lines(part).bytes_in(_inputs_in(layer, storage)) if keeps_inputs(layer) else 0
     return inputs + kept + sum(lines.bytes_in(FP32) for lines in _sfu_lines(part))
 

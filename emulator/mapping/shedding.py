@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..cluster import BANK_BYTES
 from ..number import Storage
-from .balancing import SINGLE_STORAGE, channel_bytes, storage_of, turned_lines
+from .balancing import SINGLE_STORAGE, channel_bytes, formats_of, storage_of, turned_lines
 from .memory import (
     LUT_RAM_BITS,
     WORDS,
@@ -70,7 +70,7 @@ class WeightBanks(NamedTuple):
     def of(cls, part: Slice, storage: Storage = SINGLE_STORAGE) -> WeightBanks:
         """Return those of a slice."""
         count, words = weight_memories(part, 1)
-        own = storage_of(part, storage)
+        own, storage = storage_of(part, storage), formats_of(part, storage)
         arrays, shares = zip(*own.kept, strict=True)
         if turned_lines(part, 1, own) is not None:  # weights that EB has of its own
             arrays, shares = (*arrays, own.weights), (*shares, 1)
@@ -172,6 +172,7 @@ class SliceNeeds(NamedTuple):
 def slice_needs(part: Slice, in_flight: int, storage: Storage = SINGLE_STORAGE) -> SliceNeeds:
     """Return what a slice needs with `in_flight` samples in flight, in the formats of `storage`."""
     memory = slice_memory(part, in_flight, part.channels, storage)
+    storage = formats_of(part, storage)
     biases = sum(
         memories(1, -(-part.sfu_parameters // shares), storage.biases).banks
         for shares in storage_of(part, storage).bias_shares

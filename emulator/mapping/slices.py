@@ -53,7 +53,7 @@ def channels_together(layer: Layer, precision: Precision) -> int:
     """
     is_summed = layer.has_eb or cut_of(layer) is Cut.ICP
     sums = layer.has_weights and not layer.operation.looks_up
-    return precision.whole_channels if is_summed and sums else 1
+    return precision.of(layer.formats).whole_channels if is_summed and sums else 1
 
 
 def cut_pieces(layer: Layer, precision: Precision) -> int:

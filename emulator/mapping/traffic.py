@@ -244,18 +244,19 @@ def streams_between(
     """Return the streams between a device that ends in layer `left` and one that begins with slice
     `right`.
 
-    Whole maps and their errors have the run's formats, and so have states of a recurrent layer;
+    Whole maps have the formats of the layer that makes them, and their errors those of the layer
+    that reads them; states of a recurrent layer have its own;
     partial activations, and errors of inputs to which slices on the way add, that of sums; errors
     that more than one operation adds to single precision. Where slices compute the loss of their
     own outputs, paths 2 and 3 carry its sums, in fp32: the largest logit of a row, and the sum of
     the powers. Of fixed tensors, word that errors would come has no channels: it says that a sample
     is done.
     """
-    layer, activations, errors = right.layer, precision.activations, precision.errors
+    layer, own = right.layer, precision.of(right.layer.formats)
     carried = {tensor.number: tensor.shape for tensor in layer.takes}
     begins = dict.fromkeys(carried, 0)
     partial: Shape | None = None
-    formats = dict.fromkeys(carried, activations)
+    formats = {tensor.number: precision.of(tensor.formats).activations for tensor in layer.takes}
     if layer.operation.looks_up:
         carried[layer.reads.number] = 1, *layer.input[1:]
         formats[layer.reads.number] = FP32  # the number of a symbol, whatever activations are in
@@ -274,11 +275,11 @@ def streams_between(
     ]
     if partial is not None:
         beside = (STATE - SUMS) * layer.vocabulary_parallel
-        forth, of_outputs = precision.sums, errors
+        forth, of_outputs = own.sums, own.errors
         if layer.vocabulary_parallel:
             forth = of_outputs = FP32
         elif layer.operation.recurs:
-            forth = activations
+            forth = own.activations
         made = layer.makes.number
         crossing.append(Stream(DataPath.PARTIAL_ACTIVATIONS, made, *partial, forth, beside=beside))
         back = (0, *partial[1:]) if layer.makes.fixed else partial
@@ -289,10 +290,11 @@ def streams_between(
         if tensor.number not in layer.read_once:
             return FP32, 0, None
         is_within = partial is not None and tensor == layer.reads
+        errors = precision.of(tensor.error_formats).errors
         if is_within and (right.cut is Cut.OCP or errors.tensor_bytes):
-            return precision.sums, 0, None
+            return own.sums, 0, None
         return (
-            (errors, begins[tensor.number], precision.sums)
+            (errors, begins[tensor.number], own.sums)
             if is_within and errors.block
             else (errors, 0, None)
         )
@@ -314,7 +316,7 @@ def streams_between(
     if partial is not None and layer.operation.recurs:
         states, (_, rows, columns) = layer.makes.number, layer.output
         later = layer.channels - right.begin, rows, columns
-        crossing.append(Stream(DataPath.STATES, states, *later, activations))
+        crossing.append(Stream(DataPath.STATES, states, *later, own.activations))
         if layer.has_eb:
             crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
             crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))

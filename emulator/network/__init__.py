@@ -2,6 +2,7 @@
 zoo.
 """
 
+from .formats import engine_classes, with_formats
 from .from_torch import from_torch
 from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, Start
@@ -56,6 +57,7 @@ __all__ = [
     "Training",
     "Unit",
     "code_of",
+    "engine_classes",
     "from_torch",
     "frozen_names",
     "layers_between",
@@ -72,6 +74,7 @@ __all__ = [
     "trained_state",
     "weights_by_names",
     "weights_files",
+    "with_formats",
     "with_frozen",
     "zoo",
 ]

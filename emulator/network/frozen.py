@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..common import InputError, did_you_mean
-from .layer import Layer, Network, SfuStep
+from .layer import Layer, Network
 from .shape import Tensor
 
 
@@ -103,17 +103,4 @@ def _marked(layer: Layer, frozen: set[str], fixed: set[int]) -> Layer:
             else given
         )
 
-    def step_of(step: SfuStep) -> SfuStep:
-        return dataclasses.replace(
-            step, reads=tuple(map(tensor, step.reads)), makes=tensor(step.makes)
-        )
-
-    return dataclasses.replace(
-        layer,
-        reads=tensor(layer.reads),
-        makes=tensor(layer.makes),
-        bypass=tuple(map(tensor, layer.bypass)),
-        hands_on=tuple(map(tensor, layer.hands_on)),
-        sfu=tuple(map(step_of, layer.sfu)),
-        frozen=rests,
-    )
+    return dataclasses.replace(layer.with_tensors(tensor), frozen=rests)

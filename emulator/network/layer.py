@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Literal
 
 from ..common import IMAGENET_IMAGES, check_names, html_table, plural
@@ -55,10 +56,31 @@ class Layer:
     """
     frozen: bool = False
     """Whether a run leaves its parameters and moving averages as they are."""
+    formats: int = 0
+    """Which of a run's formats it has (`Precision.of`)."""
+    classes: int = 0
+    """Which of the boards' classes of FP, EB and PG its engines are of, in threes."""
     rows_at_once: int = 1
     """Rows for which a slice reads at once what each of them needs off chip
     (`Network.with_rows_at_once`).
     """
+
+    def with_tensors(self, marked: Callable[[Tensor], Tensor]) -> Layer:
+        """Return the layer with its tensors, those of its SFU among them, marked."""
+
+        def step_of(step: SfuStep) -> SfuStep:
+            return dataclasses.replace(
+                step, reads=tuple(map(marked, step.reads)), makes=marked(step.makes)
+            )
+
+        return dataclasses.replace(
+            self,
+            reads=marked(self.reads),
+            makes=marked(self.makes),
+            bypass=tuple(map(marked, self.bypass)),
+            hands_on=tuple(map(marked, self.hands_on)),
+            sfu=tuple(map(step_of, self.sfu)),
+        )
 
     @property
     def input(self) -> Shape:

@@ -26,6 +26,11 @@ class Tensor:
     fixed: bool = dataclasses.field(default=False, compare=False)
     """Whether nothing that is learnt lies before them (`frozen.py`)."""
 
+    formats: int = dataclasses.field(default=0, compare=False)
+    """In which of a run's formats its numbers are (`Precision.of`)."""
+    error_formats: int = dataclasses.field(default=0, compare=False)
+    """In which their errors are, where one layer alone reads them."""
+
     @property
     def is_images(self) -> bool:
         """Whether these are the network's inputs, whose errors are not needed."""

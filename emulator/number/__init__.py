@@ -6,17 +6,17 @@ from .exact import sum_bits
 from .loss_scale import LossScale
 from .precision import (
     HELD,
-    KINDS,
     SINGLE,
     Precision,
     Storage,
-    joined,
+    check_dots,
     joint_class,
     named_format,
     narrowest,
     precision_of,
 )
 from .sharing import UNSHARED, Sharing
+from .text import KINDS, joined
 
 __all__ = [
     "HELD",
@@ -27,6 +27,7 @@ __all__ = [
     "Precision",
     "Sharing",
     "Storage",
+    "check_dots",
     "joined",
     "joint_class",
     "named_format",

@@ -39,8 +39,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ...kernels.number import (
     BF16,
@@ -57,8 +56,9 @@ from ...kernels.number import (
 )
 from ..common import did_you_mean, either
 from .exact import sum_bits
-from .loss_scale import MOST_LOSS_SCALE
+from .loss_scale import loss_scale_of, loss_scale_text
 from .sharing import Sharing
+from .text import KINDS, LAYER_KEYS, layer_tables, layer_word, table_of
 
 HELD: Mapping[str, tuple[str, ...]] = {
     "fp32": ("half", "fp8", "int8", "int4"),
@@ -98,6 +98,7 @@ class Storage:
     """
 
     activations: NumberFormat = FP32
+    """Of maps that a layer reads."""
     errors: NumberFormat = FP32
     sums: NumberFormat = FP32
     arrays: tuple[NumberFormat, ...] = (FP32, FP32)
@@ -109,13 +110,26 @@ class Storage:
     """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB
     has a copy of its own.
     """
+    made: NumberFormat = FP32
+    """Of activations that a layer makes, states among them."""
+    layers: tuple[Storage, ...] = ()
+    """Those of `Precision.layers`."""
 
     @classmethod
     def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
         """Return the storage of values that are all in one format, a parameter in `copies`
         arrays.
         """
-        return cls(number, number, number, (number,) * copies, copies, number)
+        return cls(number, number, number, (number,) * copies, copies, number, made=number)
+
+    def of_layer(self, formats: int, read: int) -> Storage:
+        """Return the storage of a layer by the numbers of its formats, and of those of what it
+        reads (`Precision.of`); that of a layer is its own.
+        """
+        if not self.layers:
+            return self
+        own, others = (self, *self.layers)[formats], (self, *self.layers)[read]
+        return dataclasses.replace(own, activations=others.made, layers=())
 
     def with_residuals(self, count: int) -> Storage:
         """Return the storage with `count` more arrays of each parameter in fp32, in which gradients
@@ -195,8 +209,6 @@ class Storage:
         return sum(self.biases.bytes_of(-(-count // shares)) for shares in self.bias_shares)
 
 
-KINDS = "activations", "weights", "errors", "gradients", "master", "states"
-"""What has a format of its own."""
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
@@ -204,8 +216,6 @@ _DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
 """Products of a block that is summed exactly."""
 _SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
 """What sums may be, and a format of as many bits."""
-_DYNAMIC = re.compile(r"dynamic(?::every=([0-9]{1,9})(?:,first=([0-9]{1,9}))?)?")
-_FIRST_SCALE, _GROWS_EVERY = 2**16, 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,6 +238,10 @@ class Precision:
     accumulate: str = "fp32"
     loss_scale: int = 1
     grows_every: int = 0
+    layers: tuple[tuple[str, Precision], ...] = ()
+    """Layers, by name or FIRST:LAST, whose formats differ, and theirs; of several that name a
+    layer, the last is its own.
+    """
 
     @classmethod
     def all_in(cls, number: NumberFormat) -> Precision:
@@ -244,14 +258,33 @@ class Precision:
         return self.rounding[KINDS.index(kind)]
 
     @property
+    def all_of(self) -> tuple[Precision, ...]:
+        """The run's, then those of `layers`."""
+        return self, *(own for _, own in self.layers)
+
+    def of(self, formats: int) -> Precision:
+        """Return the precision of layers and tensors that are marked with this number: 0 is the
+        run's, and others count `layers`.
+        """
+        return self.layers[formats - 1][1] if formats else self
+
+    def reading(self, other: Precision) -> Precision:
+        """Return the precision of what engines multiply where they read activations of
+        another.
+        """
+        rounding = (other.rounding[0], *self.rounding[1:])
+        return dataclasses.replace(self, activations=other.activations, rounding=rounding)
+
+    @property
     def is_single(self) -> bool:
         """Whether all numbers are in single precision, and none is scaled."""
         return self == SINGLE
 
     @property
     def one(self) -> NumberFormat | None:
-        """The format of activations, weights and errors, if they have the same."""
-        return self.activations if self.activations == self.weights == self.errors else None
+        """The format of activations, weights and errors, if all layers have the same."""
+        is_one = self.activations == self.weights == self.errors
+        return self.activations if is_one and not self.layers else None
 
     @property
     def dot(self) -> int:
@@ -319,6 +352,7 @@ class Precision:
             2 + states,
             has_copies=self.has_copies,
             dot=self.dot,
+            made=self.activations,
         )
 
     @property
@@ -332,9 +366,9 @@ class Precision:
         """Return it as text that `precision_of` reads: `mxfp8 master=bf16
         rounding.weights=stochastic`.
         """
-        one = self.one or FP32
-        base = Precision.all_in(one)
-        words = [one.name] if self.one or self == base else []
+        plain = dataclasses.replace(self, layers=())
+        base = Precision.all_in(plain.one or FP32)
+        words = [base.activations.name] if plain.one or plain == base else []
         words += [
             f"{kind}={self.format(kind).name}"
             for kind in KINDS
@@ -354,10 +388,32 @@ class Precision:
         if self.accumulate != base.accumulate:
             words.append(f"accumulate={self.accumulate}")
         if self.grows_every:
-            words.append(f"loss_scale={_dynamic_text(self.loss_scale, self.grows_every)}")
+            words.append(f"loss_scale={loss_scale_text(self.loss_scale, self.grows_every)}")
         elif self.loss_scale != base.loss_scale:
             words.append(f"loss_scale={self.loss_scale}")
-        return " ".join(words)
+        return " ".join([*words, *self._layer_words()])
+
+    def _layer_words(self) -> Iterator[str]:
+        """Yield the words of layers: what differs from the run's."""
+        for name, own in self.layers:
+            words = [*self._words_of(own)] or [("accumulate", own.accumulate)]
+            yield from (layer_word(name, key, value) for key, value in words)
+
+    def _words_of(self, own: Precision) -> Iterator[tuple[str, str]]:
+        base, one = self, own.one
+        if one is not None and {self.activations, self.weights, self.errors} != {one}:
+            yield "format", one.name
+            base = Precision(one, one, one, self.gradients, self.master, self.states)
+        for kind in KINDS:
+            if own.format(kind) != base.format(kind):
+                yield kind, own.format(kind).name
+        if own.scale != self.scale:
+            yield "scale", own.scale
+        for kind, ours, theirs in zip(KINDS, own.rounding, self.rounding, strict=True):
+            if ours is not theirs:
+                yield f"rounding.{kind}", ours.name.lower()
+        if own.accumulate != self.accumulate:
+            yield "accumulate", own.accumulate
 
 
 SINGLE = Precision()
@@ -376,35 +432,66 @@ def precision_of(given: object) -> Precision:
     if isinstance(given, NumberFormat):
         return Precision.all_in(given)
     if isinstance(given, str):
-        given = _table(given)
+        given = table_of(given)
     if not isinstance(given, Mapping):
         raise ValueError(
             "should be a format such as 'bf16', or a table such as { format = 'mxfp8', master ="
             " 'bf16' }"
         )
     table = dict(given)
-    known = "format", *KINDS, "accumulate", "rounding", "scale", "loss_scale"
+    layers = layer_tables(table.pop("layer", {}))
+    precision = _of_table(table, (*LAYER_KEYS, "loss_scale"))
+    check_dots(precision)
+    return dataclasses.replace(
+        precision, layers=tuple((name, _of_layer(name, table, own)) for name, own in layers.items())
+    )
+
+
+def _of_layer(name: str, table: Mapping[str, object], own: Mapping[str, object]) -> Precision:
+    """Return the precision of a layer from the run's table, and its own, which goes before it."""
+    try:
+        if "loss_scale" in own:
+            raise ValueError("`loss_scale` is the run's, of all layers; leave it out")
+        _of_table(own, LAYER_KEYS)
+        kinds = {kind: own["format"] for kind in _NARROW if "format" in own}
+        rounding = own.get("rounding", {})
+        if isinstance(rounding, Mapping):
+            usual = table.get("rounding", "even")
+            usual = usual if isinstance(usual, Mapping) else dict.fromkeys(KINDS, usual)
+            rounding = {**usual, **rounding}
+        both = {**table, **kinds, **own, "rounding": rounding}
+        return _of_table({**both, "format": table.get("format", FP32)}, (*LAYER_KEYS, "loss_scale"))
+    except ValueError as error:
+        raise ValueError(f"layer {name!r}: {error}") from None
+
+
+def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
+    """Return the precision that a table of keys says, without those of layers."""
     for key in table:
         if key not in known:
-            raise ValueError(f"{key!r}: {did_you_mean(str(key), known)}known: {', '.join(known)}")
+            more = (*known, "layer") if "loss_scale" in known else known
+            raise ValueError(f"{key!r}: {did_you_mean(str(key), more)}known: {', '.join(more)}")
     scale = _choice("scale", table.get("scale", "up"), _SCALES)
     formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
     formats |= {kind: _at(kind, table[kind]) for kind in KINDS if kind in table}
-    loss_scale, grows_every = _loss_scale(table.get("loss_scale", 1))
-    precision = Precision(
+    loss_scale, grows_every = loss_scale_of(table.get("loss_scale", 1))
+    return Precision(
         **{kind: _scaled(number, scale) for kind, number in formats.items()},
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
         loss_scale=loss_scale,
         grows_every=grows_every,
+        layers=(),
     )
-    _check_dots(precision)
-    return precision
 
 
-def _check_dots(precision: Precision) -> None:
-    """Check that products of a block have one scale, and that their sum is exact."""
+def check_dots(precision: Precision) -> None:
+    """Check that products of a block have one scale, and that their sum is exact.
+
+    Raises:
+        ValueError: they have several, or it may not be.
+    """
     given, size = f"accumulate = {precision.accumulate!r}", precision.dot
     if not size:
         return
@@ -430,40 +517,6 @@ def _check_dots(precision: Precision) -> None:
                 f" in {other.name} takes {bits} bits, for which there is no adder of {WIDE_BITS};"
                 " should be formats of less range, such as 'mxint8'"
             )
-
-
-def _table(text: str) -> dict[str, object]:
-    """Return the table that a text says, such as `mxfp8 master=bf16
-    rounding.weights=stochastic`.
-    """
-    table: dict[str, object] = {}
-    words = text.split() or [""]
-    for word in words:
-        key, is_key, value = word.partition("=")
-        if not is_key:
-            key, value = "format", word
-        if key in table:
-            raise ValueError(f"{text!r} has {key!r} twice")
-        kind = key.removeprefix("rounding.")
-        if kind != key:
-            roundings = table.setdefault("rounding", {})
-            if not isinstance(roundings, dict):
-                raise ValueError(f"{text!r} has 'rounding' twice")
-            roundings[kind] = value
-        else:
-            table[key] = int(value) if key == "loss_scale" and value.isdecimal() else value
-    return table
-
-
-def joined(before: object, table: Mapping[str, object]) -> object:
-    """Return what the key `precision` is once some keys of its table are given anew; `before` is
-    what it was.
-    """
-    # A new format is a new precision: what the old one said of single kinds goes with it.
-    if "format" in table or before is None:
-        return table
-    known = before if isinstance(before, Mapping) else _table(str(before))
-    return {**known, **table}
 
 
 def _format(name: object) -> NumberFormat:
@@ -526,31 +579,3 @@ def _roundings(given: object) -> tuple[Rounding, ...]:
         Rounding[_choice(f"rounding of {kind}", table.get(kind, "even"), tuple(names)).upper()]
         for kind in KINDS
     )
-
-
-def _loss_scale(value: object) -> tuple[int, int]:
-    """Return a loss scale, and after how many updates it grows; 0: it stays."""
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if isinstance(value, str) and (match := _DYNAMIC.fullmatch(value)):
-        every, first = int(match[1] or _GROWS_EVERY), int(match[2] or _FIRST_SCALE)
-        if every and _is_scale(first):
-            return first, every
-    elif isinstance(value, int | float) and not isinstance(value, bool) and _is_scale(value):
-        return int(value), 0
-    raise ValueError(
-        f"loss_scale = {value!r}: should be a power of two, 1 to {MOST_LOSS_SCALE}, or 'dynamic',"
-        " also as 'dynamic:every=2000,first=65536'"
-    )
-
-
-def _is_scale(value: float) -> bool:
-    # A power of two changes exponents alone, where other factors would round digits off; an
-    # infinity is none, and no NaN.
-    return 1 <= value <= MOST_LOSS_SCALE and int(value) == value and not int(value) & int(value) - 1
-
-
-def _dynamic_text(first: int, every: int) -> str:
-    if first != _FIRST_SCALE:
-        return f"dynamic:every={every},first={first}"
-    return "dynamic" if every == _GROWS_EVERY else f"dynamic:every={every}"

@@ -10,6 +10,7 @@ whole (`timing.StageClock`).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,8 @@ from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
-from ..network import Layer, Network
-from ..number import KINDS, Precision
+from ..network import Layer, Network, engine_classes
+from ..number import KINDS, Precision, check_dots
 from ..schedule import (
     Backward,
     EditedKind,
@@ -322,14 +323,14 @@ def board_number(config: Config) -> NumberFormat:
     return one
 
 
-def in_precision(cluster: Cluster, precision: Precision, *, attends: bool = False) -> Cluster:
+def in_precision(cluster: Cluster, precision: Precision, network: Network | None = None) -> Cluster:
     """Return a cluster whose FPGAs multiply in the classes that a run's formats need, of a network
-    with attention or without.
+    that is marked with these or, without one, of any without attention.
 
     Raises:
         InputError: multipliers of a board are too narrow.
     """
-    classes = precision.multipliers_of(attends=attends)
+    classes = precision.multipliers if network is None else engine_classes(network, precision)
 
     def built(board: Board) -> Board:
         return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
@@ -353,41 +354,73 @@ def check_precision(config: Config, network: Network) -> None:
     if config.precision.is_single:
         return
     for layer in network.layers:
-        if layer.vocabulary_parallel and config.precision.errors.block:
+        number = config.precision.of(layer.formats).errors
+        if layer.vocabulary_parallel and number.block:
             raise InputError(
                 f"`precision` = {str(config.precision)!r}: {layer.name} has"
                 " `vocabulary_parallel` = true, so each board makes errors of its own logits,"
-                f" across which blocks of {config.precision.errors.name} would go on; should be"
-                " errors in a format without blocks"
+                f" across which blocks of {number.name} would go on; should be errors in a format"
+                " without blocks"
             )
     for head in network.heads:
-        blocks = [kind for kind in _OF_WEIGHTS if config.precision.format(kind).block]
-        if blocks and cut_of(head) is Cut.OCP:
-            raise InputError(
-                f"`precision` = {str(config.precision)!r}: {head.name} has the weights of"
-                f" {head.operation.tied}, and both are cut by outputs, each across the other's"
-                f" blocks of {blocks[0]}; should be a format without blocks, or {head.name} with"
-                " `cut` = 'ICP'"
-            )
+        _check_tied(config.precision, head)
     for layer in network.layers:
-        numbers = map(config.precision.format, KINDS)
-        tensors = [number for number in numbers if number.tensor_bytes]
-        if layer.operation.recurs and tensors:
+        _check_layer(config, layer)
+
+
+def _check_layer(config: Config, layer: Layer) -> None:
+    """Check that a layer takes its formats.
+
+    Raises:
+        InputError: it does not.
+    """
+    precision = config.precision
+    own, given = precision.of(layer.formats), f"`precision` = {str(precision)!r}"
+    # What it multiplies; states and shares, which it makes, are in its own formats.
+    operands = own.reading(precision.of(layer.reads.formats))
+    numbers = [*map(own.format, KINDS), operands.activations]
+    tensors = [number for number in numbers if number.tensor_bytes]
+    if layer.operation.recurs and tensors:
+        raise InputError(
+            f"{given}: {layer.name} is {_kind_of(layer)}, whose engines decode one scale of a"
+            f" block, and {tensors[0].name} has a second one; should be another format, such as"
+            " 'mxfp4'"
+        )
+    in_single = layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel
+    if in_single and own.accumulate != "fp32":
+        raise InputError(
+            f"{given}: {layer.name} is {_kind_of(layer)}, whose engines add in fp32; should be"
+            " without `accumulate`"
+        )
+    if own.accumulate == "int32":
+        _check_integers(config.batch, operands, layer, given)
+    if own.dot:
+        _check_dots(operands, layer, given)
+
+
+def _check_tied(precision: Precision, head: Layer) -> None:
+    """Check that a table's blocks do not lie across a cut, and that both ends have its formats.
+
+    Raises:
+        InputError: it is otherwise.
+    """
+    own, given = precision.of(head.formats), f"`precision` = {str(precision)!r}"
+    blocks = [kind for kind in _OF_WEIGHTS if own.format(kind).block]
+    if blocks and cut_of(head) is Cut.OCP:
+        raise InputError(
+            f"{given}: {head.name} has the weights of {head.operation.tied}, and both are cut by"
+            f" outputs, each across the other's blocks of {blocks[0]}; should be a format without"
+            f" blocks, or {head.name} with `cut` = 'ICP'"
+        )
+    assert head.tied is not None
+    others = precision.of(head.tied.formats)
+    for kind in _OF_WEIGHTS:
+        forms = [(one.format(kind), one.rounding_of(kind)) for one in (own, others)]
+        if forms[0] != forms[1]:
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is {_kind_of(layer)},"
-                f" whose engines decode one scale of a block, and {tensors[0].name} has a second"
-                " one; should be another format, such as 'mxfp4'"
+                f"{given}: {head.name} has the weights of {head.operation.tied}, which are one table"
+                f" with one format of {kind}; should be the same for both"
             )
-        in_single = layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel
-        if in_single and config.precision.accumulate != "fp32":
-            raise InputError(
-                f"`precision` = {str(config.precision)!r}: {layer.name} is {_kind_of(layer)},"
-                " whose engines add in fp32; should be without `accumulate`"
-            )
-    if config.precision.accumulate == "int32":
-        _check_integers(config, network)
-    if config.precision.dot:
-        _check_dots(config, network)
 
 
 def check_whole_sums(config: Config) -> None:
@@ -396,34 +429,37 @@ def check_whole_sums(config: Config) -> None:
     Raises:
         InputError: products would be summed in blocks.
     """
-    if config.precision.dot:
+    if any(own.dot for own in config.precision.all_of):
         raise InputError(
             f"`precision` = {str(config.precision)!r}: sums of blocks are those of engines of their"
             " own for FP, EB and PG; should be without `accumulate`, or with `engines` = 'split'"
         )
 
 
-def _check_dots(config: Config, network: Network) -> None:
-    """Check that products of all layers can be summed in blocks.
+def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
+    """Check that products of a layer can be summed in blocks.
 
     Raises:
-        InputError: those of a layer cannot.
+        InputError: they cannot.
     """
-    precision = config.precision
-    given = f"`precision` = {str(precision)!r}: accumulate = {precision.accumulate!r}"
-    for layer in network.layers:
-        if layer.operation.groups > 1:
-            raise InputError(
-                f"{given} sums {precision.dot} input channels exactly, and {layer.name} has"
-                f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
-                " within blocks; should be without `accumulate`"
-            )
-        if layer.tied is not None and precision.turns:
-            raise InputError(
-                f"{given} takes weights in blocks of what is summed, and {layer.name} has those of"
-                f" {layer.tied.name}, which keeps blocks of symbols; should be a format without"
-                " blocks"
-            )
+    blame = f"{given}: accumulate = {operands.accumulate!r}"
+    if layer.operation.groups > 1:
+        raise InputError(
+            f"{blame} sums {operands.dot} input channels exactly, and {layer.name} has"
+            f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
+            " within blocks; should be without `accumulate`"
+        )
+    if layer.tied is not None and operands.turns:
+        raise InputError(
+            f"{blame} takes weights in blocks of what is summed, and {layer.name} has those of"
+            f" {layer.tied.name}, which keeps blocks of symbols; should be a format without"
+            " blocks"
+        )
+    if not layer.operation.looks_up:
+        try:
+            check_dots(operands)
+        except ValueError as error:
+            raise InputError(f"{given}: {layer.name}: {error}") from None
 
 
 def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> None:
@@ -435,28 +471,29 @@ def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> 
     precision, kind = config.precision, config.schedule
     if not precision.grows_every:
         return
-    given, number = f"`precision` = {str(precision)!r}: the loss scale", "should be a number"
+    given, usual = f"`precision` = {str(precision)!r}: the loss scale", "should be a number"
     if not kind.drains:
         raise InputError(
             f"{given} follows the gradients of all devices, and `schedule` = {kind.name!r} waits"
             " for none; should be a schedule that drains, such as 'sync', or a number"
         )
-    for name in ("errors", "gradients"):
-        grid = precision.format(name).grid
+    kinds = itertools.product(precision.all_of, ("errors", "gradients"))
+    for number, name in ((own.format(name), name) for own, name in kinds):
+        grid = number.grid
         is_cut_off = isinstance(grid, BlockGrid) or (grid is not None and not grid.overflows)
         if is_cut_off and (name == "errors" or parallel.replicas > 1):
             raise InputError(
-                f"{given} halves where {name} overflow, and those in"
-                f" {precision.format(name).name} saturate; {number}, or {name} in fp16 or bf16"
+                f"{given} halves where {name} overflow, and those in {number.name} saturate;"
+                f" {usual}, or {name} in fp16 or bf16"
             )
     if faults.deaths:
         raise InputError(
-            f"{given} is of boards that live on, and `faults.deaths` has one die; {number}"
+            f"{given} is of boards that live on, and `faults.deaths` has one die; {usual}"
         )
     if parallel.codec.compresses:
         raise InputError(
             f"{given} halves where a gradient is infinite, which `compress` ="
-            f" {str(parallel.codec)!r} may drop; {number}, or no `compress`"
+            f" {str(parallel.codec)!r} may drop; {usual}, or no `compress`"
         )
 
 
@@ -464,44 +501,42 @@ def _kind_of(layer: Layer) -> str:
     return "vocabulary-parallel" if layer.vocabulary_parallel else layer.operation.type
 
 
-def _check_integers(config: Config, network: Network) -> None:
-    """Check that whole numbers of 32 bits hold all sums of products.
+def _check_integers(batch: int, operands: Precision, layer: Layer, given: str) -> None:
+    """Check that whole numbers of 32 bits hold all sums of a layer's products, in mini-batches of
+    `batch`.
 
     Raises:
         InputError: a format is not fixed point, or a sum may be larger, or errors of a map have
             several parts.
     """
-    precision = config.precision
     largest: dict[str, int] = {}
     for kind in ("activations", "weights", "errors"):
-        grid = precision.format(kind).grid
+        grid = operands.format(kind).grid
         if not isinstance(grid, FloatGrid) or not grid.is_fixed_point:
             raise InputError(
-                f"`precision` = {str(precision)!r}: accumulate = 'int32' sums fixed point, such as"
-                f" 'int8' or 'q2.10'; {kind} are in {precision.format(kind).name}"
+                f"{given}: accumulate = 'int32' sums fixed point, such as 'int8' or 'q2.10';"
+                f" {kind} are in {operands.format(kind).name}"
             )
         largest[kind] = round(grid.largest / grid.spacing)
-    for layer in network.layers:
-        if layer.needs_errors and layer.reads.number not in layer.read_once:
+    if layer.needs_errors and layer.reads.number not in layer.read_once:
+        raise InputError(
+            f"{given}: other layers read the inputs of {layer.name}, too, whose errors add up over"
+            " layers, in fp32; should be without accumulate = 'int32'"
+        )
+    outs, ins, *taps = layer.weight_shape
+    window, groups = math.prod(taps), layer.input[0] // ins
+    pixels = math.prod(layer.output[1:])
+    depths = {
+        "FP": (ins * window, "activations", "weights"),
+        "EB": (outs // groups * window if layer.needs_errors else 0, "errors", "weights"),
+        "PG": (batch * pixels, "activations", "errors"),
+    }
+    for phase, (depth, one, other) in depths.items():
+        product = largest[one] * largest[other]
+        if product > _MOST_PRODUCT or depth * product >= _MOST_SUM:
             raise InputError(
-                f"`precision` = {str(precision)!r}: other layers read the inputs of {layer.name},"
-                " too, whose errors add up over layers, in fp32; should be without accumulate ="
-                " 'int32'"
+                f"{given}: {phase} of {layer.name} sums {depth:,} products of up to {product:,},"
+                " which int32 cannot hold; should be at most"
+                f" {(_MOST_SUM - 1) // product if product <= _MOST_PRODUCT else 0:,} products,"
+                " or narrower formats"
             )
-        outs, ins, *taps = layer.weight_shape
-        window, groups = math.prod(taps), layer.input[0] // ins
-        pixels = math.prod(layer.output[1:])
-        depths = {
-            "FP": (ins * window, "activations", "weights"),
-            "EB": (outs // groups * window if layer.needs_errors else 0, "errors", "weights"),
-            "PG": (config.batch * pixels, "activations", "errors"),
-        }
-        for phase, (depth, one, other) in depths.items():
-            product = largest[one] * largest[other]
-            if product > _MOST_PRODUCT or depth * product >= _MOST_SUM:
-                raise InputError(
-                    f"`precision` = {str(precision)!r}: {phase} of {layer.name} sums {depth:,}"
-                    f" products of up to {product:,}, which int32 cannot hold; should be at most"
-                    f" {(_MOST_SUM - 1) // product if product <= _MOST_PRODUCT else 0:,} products,"
-                    " or narrower formats"
-                )

@@ -489,8 +489,12 @@ class TriedCuts:
     def _blocks(self) -> str | None:
         """What has blocks that lie along a recurrent layer's units; None if nothing has."""
         precision = self.config.precision
-        kinds = (kind for kind in ("activations", "errors") if precision.format(kind).block)
-        return next(kinds, None)
+        layers = (layer for layer in self.network.layers if layer.operation.recurs)
+        own = [precision.of(layer.formats) for layer in layers]
+        for kind in ("activations", "errors"):
+            if any(formats.format(kind).block for formats in own):
+                return kind
+        return None
 
     @functools.cached_property
     def _is_whole(self) -> bool:

@@ -30,6 +30,7 @@ from ..network import (
     load_network,
     named_layers,
     network_of_code,
+    with_formats,
     with_frozen,
 )
 from ..network.operations.normalisation import BatchNorm
@@ -315,7 +316,8 @@ def check_loss(config: Config, network: Network) -> None:
 
 
 def tuned(config: Config, network: Network) -> Network:
-    """Return the network with the layers frozen that a configuration names.
+    """Return the network with the layers frozen, and in formats of their own, that a configuration
+    names.
 
     Raises:
         InputError: it names no such layers, or new ones without `init`, or one of two layers that
@@ -334,7 +336,8 @@ def tuned(config: Config, network: Network) -> Network:
             raise InputError(
                 f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none"
             )
-    return with_frozen(network, config.freeze or frozen_names(network))
+    network = with_frozen(network, config.freeze or frozen_names(network))
+    return with_formats(network, config.precision)
 
 
 def drawn_layers(config: Config, network: Network) -> frozenset[str]:

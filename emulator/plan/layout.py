@@ -39,6 +39,7 @@ from ..mapping import (
     balance_evenly,
     blocks_of,
     cut_channels,
+    multiplier_counts,
     parameter_memories,
     partition_with_memory,
     port_bytes,
@@ -267,7 +268,7 @@ class DeviceLayout:
     @property
     def engines(self) -> Resources:
         """Resources of its engines alone."""
-        counts = [held.engines.multipliers for held in self.slices]
+        counts = [multiplier_counts(held.part, held.engines) for held in self.slices]
         return sum(self.board.slice_resources(counts), Resources())
 
     @property
@@ -486,12 +487,10 @@ def _device(
     missing: int,
 ) -> DeviceLayout:
     board, beta, storage = timing.cluster.board(device), timing.cluster.beta, timing.cluster.storage
-    engines_of = timing.engines[device]
-    built = board.slice_resources([engines.multipliers for engines in engines_of])
+    parts, engines_of = timing.mapping.devices[device], timing.engines[device]
+    built = board.slice_resources([*map(multiplier_counts, parts, engines_of)])
     slices = []
-    for part, off, engines, taken in zip(
-        timing.mapping.devices[device], off_chip, engines_of, built, strict=True
-    ):
+    for part, off, engines, taken in zip(parts, off_chip, engines_of, built, strict=True):
         kept = part.channels - balancing.balanced_channels(part, device) - off.channels
         memory = slice_memory(part, in_flight, kept, storage)
         size = stored_bytes(part, off, in_flight, storage)

@@ -138,7 +138,7 @@ def _make_chain(
         cluster = dataclasses.replace(
             cluster, engines=config.engines or cluster.engines, transport=transport
         )
-    cluster = in_precision(cluster, config.precision, attends=network.attends)
+    cluster = in_precision(cluster, config.precision, network)
     copies = COPIES + optimizer_kind(config.optimizer).states_beside_lgb
     cluster = dataclasses.replace(
         cluster,

@@ -4,6 +4,7 @@ out (Rajbhandari et al., SC 2020).
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
@@ -41,8 +42,8 @@ def check_zero(
             f"{given}: `compress_weights` = {str(config.compress_weights)!r} is of whole arrays, of"
             " which each replica updates a part; leave one of them out"
         )
-    for kind in _SHARED_KINDS:
-        number = config.precision.format(kind)
+    kinds = itertools.product(config.precision.all_of, _SHARED_KINDS)
+    for number, kind in ((own.format(kind), kind) for own, kind in kinds):
         if number.block:
             raise InputError(
                 f"{given}: blocks of {number.name} lie across the shares of replicas; should be"

@@ -273,7 +273,8 @@ def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
     source.order, source.epoch = order, 0
     images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
     formats = MapFormats(config.precision, config.seed, arena)
-    images = formats.rounded("activations", images, plan.network.layers[0].reads.number)
+    reads = plan.network.layers[0].reads
+    images = formats.of(reads.formats).rounded("activations", images, reads.number)
     labels, rules = data.train_labels[order], trainer._rules(0)
     places = [slice(first, first + config.batch) for first in range(0, data.n_train, config.batch)]
     batches = [
@@ -288,8 +289,9 @@ def _all_weights(trainer: ChainTrainer) -> Weights:
     weights: Weights = {}
     for layer_name, arrays in trainer.weights().items():
         weights[layer_name] = {name: array.copy() for name, array in arrays.items()}
-    if trainer.plan.config.precision.has_copies:
-        for layer in trainer.plan.network.layers:
+    precision = trainer.plan.config.precision
+    for layer in trainer.plan.network.layers:
+        if precision.of(layer.formats).has_copies:
             state = gathered_state(trainer.ranks, layer, trainer.learnt()[0])
             weights[layer.name][MASTER] = state["weight"][MASTER].copy()
     return weights

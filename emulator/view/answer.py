@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..cluster import Board, Fpga, MultiplierRate, peaks
 from ..common import format_bytes, format_time_ps, number, percent, plural
 from ..data import NgramBits
-from ..mapping import DataPath
+from ..mapping import DataPath, formats_of
 from ..plan import ChainPlan, exchange_loads
 from .terminal import ignored, mebibytes, screen_width, wrapped
 
@@ -118,7 +118,10 @@ def bits_line(test: float, ngrams: NgramBits) -> Line:
 
 def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
     """Return the verdict whether all has a place in memory."""
-    balanced = sum(plan.cluster.storage.weight_bytes(block.weights) for block in plan.timing.blocks)
+    balanced = sum(
+        formats_of(block.part, plan.cluster.storage).weight_bytes(block.weights)
+        for block in plan.timing.blocks
+    )
     costs = _memory_costs(plan) if balanced or any(plan.off_chip_bytes) else ""
     return Line(
         memory_verdict(missing_bytes, plan.off_chip_bytes, balanced)

@@ -93,6 +93,7 @@ PRECISION_KEYS = {
     "rounding": "even, away, zero or stochastic",
     "scale": "scales of blocks: up, or OCP's floor",
     "loss_scale": "power of two by which errors are scaled up, or dynamic",
+    "layer": "formats of single layers: head=bf16,conv1:conv3.errors=fp16",
 }
 """The keys of the table `precision`."""
 

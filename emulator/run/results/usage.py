@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 
 from ...cluster import OnBoard
 from ...common import plural
-from ...mapping import Crossing, DataPath, StreamKey, blocks_of, slice_memory, stored_bytes
+from ...mapping import (
+    Crossing,
+    DataPath,
+    StreamKey,
+    blocks_of,
+    formats_of,
+    slice_memory,
+    stored_bytes,
+)
 from ...network import Phase
 from ...timing import DeviceClock, Hop, StageClock, Timing
 
@@ -237,6 +245,6 @@ def _memory(timing: Timing, device: int, in_flight: int) -> MemoryUsage:
         off_chip += stored_bytes(part, off, in_flight, storage)
     blocks = [block for block in timing.blocks if block.store_device == device]
     stored = sum(block.parameter_bytes for block in blocks)
-    with_all = sum(storage.weight_bytes(block.weights) for block in blocks)
+    with_all = sum(formats_of(block.part, storage).weight_bytes(block.weights) for block in blocks)
     board = timing.cluster.board(device).on_chip_memory_bytes
     return MemoryUsage(lpram, lgb, act_ram, board, stored, with_all - stored, off_chip)

@@ -310,7 +310,8 @@ class Leader:
     """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write
     besides.
 
-    `kinds` are what is kept of each parameter: its value, and what the optimiser keeps. `on_begin`
+    `kinds` are what is kept of each parameter, its value and what the optimiser keeps, of layers in
+    the run's formats, and of those in others (`Precision.of`). `on_begin`
     is called with the finished epochs, what is known of the next one, and where training begins.
     `weights` are those that a run begins with, if they are given.
     """
@@ -318,7 +319,7 @@ class Leader:
     start: CheckpointReader | None
     target: WholeFile | None
     settings: Mapping[str, Any]
-    kinds: tuple[str, ...]
+    kinds: tuple[tuple[str, ...], ...]
     on_begin: OnBegin = lambda *_: None
     weights: Weights | None = None
 
@@ -373,10 +374,11 @@ class RunCheckpoints:
             else trainer.begin_at(at, now_ps)
         )
         for layer in self._network.layers:
+            kinds = self._kinds[layer.formats] if self._kinds else ()
             for replica, learnt in enumerate(trainer.learnt()):
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ
-                deal_state(self._ranks, layer, learnt, read, self._kinds, replica, whole=whole)
+                deal_state(self._ranks, layer, learnt, read, kinds, replica, whole=whole)
         restore_residuals(self._ranks, trainer.residuals(), reader)
         if same_machine:
             self._check(_restore_clocks(trainer, clocks))

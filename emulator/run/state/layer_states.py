@@ -29,6 +29,7 @@ from ...device import (
 )
 from ...mapping import Cut, Slice
 from ...network import Layer, Network
+from ...number import Precision
 from ..results import Weights
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ _WEIGHT, _BIAS = "weight", "bias"
 _OF_WEIGHTS = MASTER, TURNED
 
 
-def kept_kinds(config: Config | Settings) -> tuple[str, ...]:
-    """Return what training keeps of each array that is learnt: its value, a master copy, what EB
-    reads, if it was rounded by chance, and what updates remember.
+def kept_kinds(config: Config | Settings, precision: Precision) -> tuple[str, ...]:
+    """Return what training keeps of each array that is learnt in a precision: its value, a master
+    copy, what EB reads, if it was rounded by chance, and what updates remember.
     """
-    master = (MASTER,) if config.precision.has_copies else ()
-    turned = (TURNED,) if config.precision.turns_by_chance else ()
+    master = (MASTER,) if precision.has_copies else ()
+    turned = (TURNED,) if precision.turns_by_chance else ()
     return _VALUE, *master, *turned, *optimizer_kind(config.optimizer).states
 
 

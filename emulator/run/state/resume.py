@@ -247,7 +247,8 @@ def checkpoints_of(
     )
     reader = None if start is None else start.reader
     settings = {**_settings(plan, data), "series": series}
-    leader = Leader(reader, target, settings, kept_kinds(config), on_begin, weights)
+    kinds = tuple(kept_kinds(config, precision) for precision in config.precision.all_of)
+    leader = Leader(reader, target, settings, kinds, on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 

@@ -44,6 +44,7 @@ from ...network import (
     rested_layers,
     trained_state,
     weights_by_names,
+    with_formats,
 )
 from ..results import Results, Weights, read_results
 from .checkpoint_file import CheckpointReader
@@ -365,7 +366,7 @@ def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeight
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
             config = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
-            kind = MASTER if masters and config.precision.has_copies else "value"
+            network = with_formats(network, config.precision)
             epochs, steps = map(int, reader.text["position"])
             is_faulty = bool(
                 network.heads and described_faults(reader.text["faults"], blame).flipping("weights")
@@ -375,6 +376,8 @@ def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeight
         weights: Weights = {}
         for layer in network.layers:
             own = weights[layer.name] = {}
+            has_copies = config.precision.of(layer.formats).has_copies
+            kind = MASTER if masters and has_copies else "value"
             shapes = array_shapes(layer)
             others = {name: shape for name, shape in shapes.items() if not _is_cut(name)}
             if layer.has_weights:

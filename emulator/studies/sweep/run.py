@@ -27,6 +27,7 @@ from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cor
 from ...cluster import Gpu
 from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
 from ...config import settings_config
+from ...network import with_formats
 from ...number import precision_of
 from ...plan import ChainPlan, PairPlan, in_precision, make_pair_plan, make_plan
 from ...run import (
@@ -398,14 +399,15 @@ def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
     known = set()
     for point in points:
         given, cluster = point.settings.get("precision", "fp32"), point.cluster
-        attends = point.network.attends
-        if cluster is None or (id(cluster), repr(given), attends) in known:
+        network = point.network
+        if cluster is None or (id(cluster), repr(given), id(network)) in known:
             continue
-        known.add((id(cluster), repr(given), attends))
+        known.add((id(cluster), repr(given), id(network)))
         if any(isinstance(board, Gpu) for board in cluster.boards):
             continue
         with suppress(InputError, ValueError):  # points that fail say why
-            narrow = in_precision(cluster, precision_of(given), attends=attends)
+            precision = precision_of(given)
+            narrow = in_precision(cluster, precision, with_formats(network, precision))
             texts |= dict.fromkeys(multiplier_texts(narrow.boards))
     return tuple(texts)
 

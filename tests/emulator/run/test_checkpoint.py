@@ -287,7 +287,10 @@ def run(
 
     reader = None if start is None else CheckpointReader(start)
     leader = Leader(
-        reader, None if target is None else WholeFile(target), {}, kept_kinds(plan.config)
+        reader,
+        None if target is None else WholeFile(target),
+        {},
+        (kept_kinds(plan.config, plan.config.precision),),
     )
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)

@@ -25,7 +25,7 @@ from emuchain.kernels.quantise import PhiloxStream
 
 from ...kernels.conv.exact import cut, single
 from .gpt import Table, written
-from .test_formats_of_attention_by_hand import E2M1, E4M3, Form
+from .test_formats_of_attention_by_hand import BF16, E2M1, E4M3, Form
 
 F = np.float32
 BATCH, STEPS, SEED = 3, 5, 5
@@ -55,6 +55,33 @@ FORMS: dict[str, tuple[str, int, Form]] = {
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
+Forms = dict[str, tuple[int, Form, Form]]
+BY_LAYER: dict[str, tuple[str, Forms]] = {
+    "by layer": (
+        "mxint8 accumulate=dot:32 layer.c1=bf16 layer.c1.activations=mxint8"
+        " layer.c1.accumulate=fp32"
+        " layer.f1=mxfp4 layer.f1.accumulate=dot:16 layer.f2=fp8 layer.f2.accumulate=fp32",
+        {
+            "c1": (1, BF16, INT8),
+            "c2": (32, INT8, INT8),
+            "f1": (16, *[dataclasses.replace(E2M1, block=32)] * 2),
+            "f2": (1, E4M3, E4M3),
+        },
+    ),
+    "by layer, by chance": (
+        "bf16 loss_scale=16 layer.c2:f1=q2.6 layer.f1=q2.6"
+        " layer.f1.rounding=stochastic layer.f2=fp32",
+        {
+            "c1": (1, BF16, BF16),
+            "c2": (1, *[Form(7, 1, 127 / 64)] * 2),
+            "f1": (1, *[Form(7, 1, 127 / 64, by_chance=True)] * 2),
+            "f2": (1, *[Form(23, -126, np.inf)] * 2),
+        },
+    ),
+}
+"""By layer, products of a block, of one in plain fp32; and the formats of weights and errors, and of
+activations that the layer makes.
+"""
 
 
 def added(sums: np.ndarray, blocks: np.ndarray) -> np.ndarray:
@@ -72,8 +99,8 @@ def added(sums: np.ndarray, blocks: np.ndarray) -> np.ndarray:
 class Emulation:
     """The network and its training."""
 
-    def __init__(self, plan: Any, size: int, form: Form) -> None:
-        self.form, self.size = form, size
+    def __init__(self, plan: Any, forms: Forms) -> None:
+        self.forms = forms
         self.scale = plan.config.precision.loss_scale
         self.layers = list(plan.network.layers)
         self.masters = {}
@@ -85,11 +112,14 @@ class Emulation:
         self._round_weights(0)
 
     def _rounded(
-        self, values: np.ndarray, axis: int, words: Callable[[], np.ndarray]
+        self, values: np.ndarray, axis: int, form: Form, words: Callable[[], np.ndarray]
     ) -> np.ndarray:
-        every = words() if self.form.by_chance else np.zeros(values.shape, np.uint32)
+        every = words() if form.by_chance else np.zeros(values.shape, np.uint32)
         lines, own = (np.moveaxis(array, axis, -1) for array in (values, every))
-        return np.ascontiguousarray(np.moveaxis(self.form.round(lines, own), -1, axis))
+        return np.ascontiguousarray(np.moveaxis(form.round(lines, own), -1, axis))
+
+    def _form(self, kind: str, layer: str) -> Form:
+        return self.forms[layer][2 if kind == "activations" else 1]
 
     def _words(self, tensor: int, purpose: int, number: int, shape: Any) -> np.ndarray:
         stream = PhiloxStream(SEED, tensor, purpose, number)
@@ -103,34 +133,38 @@ class Emulation:
             def words(layer: Any = layer, shape: Any = own.shape) -> np.ndarray:
                 return self._words(layer.index, KINDS.index("weights"), update, shape)
 
-            self.weights[layer.name] = self._rounded(own, 1, words)
-            self.turned[layer.name] = self._rounded(own, 0, words)
+            self.weights[layer.name] = self._rounded(own, 1, self.forms[layer.name][1], words)
+            self.turned[layer.name] = self._rounded(own, 0, self.forms[layer.name][1], words)
 
-    def _map(self, kind: str, maps: np.ndarray, tensor: int, sample: int) -> np.ndarray:
-        """Round a map (channels, rows, columns); words go by pixels."""
+    def _map(self, kind: str, maps: np.ndarray, tensor: int, sample: int, layer: Any) -> np.ndarray:
+        """Round a map (channels, rows, columns) of a layer; words go by pixels."""
         rows, shape = np.moveaxis(maps, 0, -1), np.moveaxis(maps, 0, -1).shape
         made = self._rounded(
-            rows, -1, lambda: self._words(tensor, KINDS.index(kind), sample, shape)
+            rows,
+            -1,
+            self._form(kind, layer.name),
+            lambda: self._words(tensor, KINDS.index(kind), sample, shape),
         )
         return np.ascontiguousarray(np.moveaxis(made, -1, 0))
 
     def _pixels(
-        self, kind: str, lines: np.ndarray, tensor: int, first: int, sample: int
+        self, kind: str, lines: np.ndarray, tensor: int, first: int, sample: int, made_by: str
     ) -> np.ndarray:
         """Round lines (channels, pixels) once more, for PG."""
-        if not self.form.block:
+        form = self._form(kind, made_by)
+        if not form.block:
             return lines
 
         def words() -> np.ndarray:
             stream = PhiloxStream(SEED, tensor, 192 + KINDS.index(kind), sample)
             return stream.words(first, lines.size).reshape(lines.shape)
 
-        return self._rounded(lines, -1, words)
+        return self._rounded(lines, -1, form, words)
 
     def _forward(self, layer: Any, x: np.ndarray) -> np.ndarray:
         weight = self.weights[layer.name].astype(np.float64)
         y = np.zeros(layer.output, F)
-        for channels in cut(len(x), self.size):
+        for channels in cut(len(x), self.forms[layer.name][0]):
             own = slice(channels.start, channels.stop)
             for (u, v), read in self._reads(layer, x).items():
                 block = np.einsum("oi,irc->orc", weight[:, own, u, v], read[own])
@@ -156,7 +190,7 @@ class Emulation:
         ins, height, width = layer.input
         _, rows, columns = dy.shape
         dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), F)
-        for channels in reversed(cut(len(dy), self.size)):
+        for channels in reversed(cut(len(dy), self.forms[layer.name][0])):
             own = slice(channels.start, channels.stop)
             for u in range(kh):
                 for v in range(kw):
@@ -175,13 +209,16 @@ class Emulation:
         self, layer: Any, total: np.ndarray, x: np.ndarray, dy: np.ndarray, sample: int
     ) -> None:
         tensor, pixels, ins = layer.makes.number, dy[0].size, len(x)
-        lines = self._pixels("errors", dy.reshape(len(dy), -1), tensor, 0, sample)
+        size, lines = self.forms[layer.name][0], dy.reshape(len(dy), -1)
+        before = self.layers[max(0, self.layers.index(layer) - 1)].name
+        if size > 1:
+            lines = self._pixels("errors", lines, tensor, 0, sample, layer.name)
         for place, ((u, v), read) in enumerate(self._reads(layer, x).items()):
             first = place * ins * pixels
-            own = self._pixels(
-                "activations", read.reshape(ins, -1).astype(F), tensor, first, sample
-            )
-            for some in cut(pixels, self.size):
+            own = read.reshape(ins, -1).astype(F)
+            if size > 1:
+                own = self._pixels("activations", own, tensor, first, sample, before)
+            for some in cut(pixels, size):
                 block = np.einsum(
                     "op,ip->oi",
                     lines[:, some.start : some.stop].astype(np.float64),
@@ -195,29 +232,29 @@ class Emulation:
         sums = {name: np.zeros_like(own) for name, own in self.masters.items()}
         for place, (image, label) in enumerate(zip(images, labels, strict=True)):
             n = BATCH * (number - 1) + place
-            x1 = self._map("activations", image, c1.reads.number, n)
+            x1 = self._map("activations", image, c1.reads.number, n, c1)
             y1 = self._forward(c1, x1)
-            x2 = self._map("activations", np.maximum(y1, 0), c2.reads.number, n)
+            x2 = self._map("activations", np.maximum(y1, 0), c2.reads.number, n, c1)
             y2 = self._forward(c2, x2)
             relu = np.maximum(y2, 0)
             quads = relu.reshape(len(relu), 2, 2, 2, 2).transpose(0, 1, 3, 2, 4)
             quads = quads.reshape(len(relu), 2, 2, 4)
-            x3 = self._map("activations", quads.max(axis=-1), f1.reads.number, n)
+            x3 = self._map("activations", quads.max(axis=-1), f1.reads.number, n, c2)
             y3 = self._forward(f1, x3)
-            x4 = self._map("activations", np.maximum(y3, 0), f2.reads.number, n)
+            x4 = self._map("activations", np.maximum(y3, 0), f2.reads.number, n, f1)
             logits = self._forward(f2, x4)[:, 0, 0]
             _, errors, _ = softmax_cross_entropy(logits[None], label[None], 0.0)
             errors = errors.reshape(-1, 1, 1) * F(self.scale)
-            d4 = self._map("errors", errors, f2.makes.number, n)
-            back = self._map("errors", self._errors(f2, d4), f2.reads.number, n)
-            d3 = self._map("errors", np.where(y3 > 0, back, F(0)), f1.makes.number, n)
-            back = self._map("errors", self._errors(f1, d3), f1.reads.number, n)
+            d4 = self._map("errors", errors, f2.makes.number, n, f2)
+            back = self._map("errors", self._errors(f2, d4), f2.reads.number, n, f2)
+            d3 = self._map("errors", np.where(y3 > 0, back, F(0)), f1.makes.number, n, f1)
+            back = self._map("errors", self._errors(f1, d3), f1.reads.number, n, f1)
             chosen = np.zeros_like(quads)
             np.put_along_axis(chosen, quads.argmax(axis=-1)[..., None], back[..., None], axis=-1)
             spread = chosen.reshape(-1, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4).reshape(y2.shape)
-            d2 = self._map("errors", np.where(y2 > 0, spread, F(0)), c2.makes.number, n)
-            back = self._map("errors", self._errors(c2, d2), c2.reads.number, n)
-            d1 = self._map("errors", np.where(y1 > 0, back, F(0)), c1.makes.number, n)
+            d2 = self._map("errors", np.where(y2 > 0, spread, F(0)), c2.makes.number, n, c2)
+            back = self._map("errors", self._errors(c2, d2), c2.reads.number, n, c2)
+            d1 = self._map("errors", np.where(y1 > 0, back, F(0)), c1.makes.number, n, c1)
             for layer, x, dy in ((c1, x1, d1), (c2, x2, d2), (f1, x3, d3), (f2, x4, d4)):
                 self._add_gradient(layer, sums[layer.name], x, dy, n)
         for name, own in self.masters.items():
@@ -244,11 +281,15 @@ def keys_of(path: Any, precision: str) -> Table:
     }
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [*FORMS, *BY_LAYER])
 def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
-    precision, size, form = FORMS[name]
+    if name in BY_LAYER:
+        precision, forms = BY_LAYER[name]
+    else:
+        precision, size, form = FORMS[name]
+        forms = dict.fromkeys(("c1", "c2", "f1", "f2"), (size, form, form))
     plan = plan_of(**keys_of(tmp_path, precision), devices=3, micro_batch=1)
-    data, own = training_data(plan), Emulation(plan, size, form)
+    data, own = training_data(plan), Emulation(plan, forms)
     order = epoch_order(SEED, 0, data.n_train)
     images = data.normalisation()
     for step in range(STEPS):

@@ -48,7 +48,7 @@ class Format(NamedTuple):
 
 
 class Formats(NamedTuple):
-    """The formats of a run."""
+    """The formats of a layer."""
 
     activations: Format
     weights: Format
@@ -56,12 +56,16 @@ class Formats(NamedTuple):
     accumulate: Format
 
     @classmethod
-    def of(cls, text: str) -> Formats:
-        """Read what the key `precision` is, as text."""
+    def of(cls, text: str, layer: str = "") -> Formats:
+        """Read what the key `precision` is, as text, for a layer."""
         words = dict(word.split("=") for word in text.split() if "=" in word)
         [base] = [word for word in text.split() if "=" not in word] or ["fp32"]
-        narrow = [words.get(kind, base) for kind in ("activations", "weights", "errors")]
-        sums = words.get("accumulate", "fp32")
+        own = {f"layer.{layer}.{kind}": kind for kind in ("activations", "weights", "errors")}
+        narrow = [
+            words.get(key, words.get(f"layer.{layer}", words.get(kind, base)))
+            for key, kind in own.items()
+        ]
+        sums = words.get(f"layer.{layer}.accumulate", words.get("accumulate", "fp32"))
         sums = "fp32" if sums.startswith("dot:") else sums  # of blocks, in fp32
         return cls(*[Format(*FORMATS[name]) for name in (*narrow, sums)])
 

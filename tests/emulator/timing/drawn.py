@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import hypothesis
 from hypothesis import strategies as st
 
-from .described import FORMATS
+from .described import FORMATS, OPENS
 
 Table = dict[str, Any]
 
@@ -263,6 +263,23 @@ def narrow_chains(draw: st.DrawFn) -> Case:
     words = [f"{kind}={draw(names)}" for kind in draw(st.sets(st.sampled_from(kinds)))]
     words += draw(st.sampled_from([[], ["accumulate=bf16"]]))
     return Case(network, cluster, {**keys, "precision": " ".join([draw(names), *words])})
+
+
+@st.composite
+def formats_by_layer(draw: st.DrawFn) -> Case:
+    """A run of one chain whose layers differ in formats, with attention or without."""
+    network, cluster, keys = draw(st.one_of(narrow_chains(), narrow_attention_chains()))
+    opening = [layer for layer in network["layers"] if layer["type"] in OPENS]
+    names = [layer["name"] for layer in opening if "name" in layer and "tied" not in layer]
+    tied = {layer.get("tied") for layer in opening}
+    free = sorted({*names} - tied)
+    hypothesis.assume(free)
+    formats, words = st.sampled_from([name for name in FORMATS if name != "int32"]), []
+    for name in sorted(draw(st.sets(st.sampled_from(free), min_size=1))):
+        kinds = draw(st.sets(st.sampled_from(["activations", "weights", "errors"])))
+        words += [f"layer.{name}.{kind}={draw(formats)}" for kind in sorted(kinds)]
+        words += [f"layer.{name}={draw(formats)}"] * draw(st.integers(0 if kinds else 1, 1))
+    return Case(network, cluster, {**keys, "precision": " ".join([keys["precision"], *words])})
 
 
 @st.composite

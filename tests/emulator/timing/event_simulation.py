@@ -73,7 +73,6 @@ class Chain(Marks):
     ) -> None:
         super().__init__(clock)
         network, self.cluster, mapping, precision, at_once = described
-        self.formats = Formats.of(precision)
         self.maps, self.blocks, self.version = (
             read_maps(network),
             mapping["balanced_parameters"],
@@ -94,6 +93,9 @@ class Chain(Marks):
             ]
             for d in mapping["devices"]
         ]
+        names = [*self.layers]
+        self.formats = {number: Formats.of(precision, name) for number, name in enumerate(names)}
+        self.formats[-1] = self.formats[0]  # images are the first layer's
         self.paths = numbered(self.cluster["links"], 0).get("share") == "paths"
         self.laid = Laid.of(numbered(self.cluster["links"], 0), len(self.devices))
         self.ends_on = {
@@ -478,7 +480,7 @@ class Chain(Marks):
     def to_the_right(self, link: int) -> Iterator[Stream]:
         for name, made in self.maps.items():
             if channels := self.passes(name, link):
-                own = SYMBOLS if self.is_looked_up(name) else self.formats.activations
+                own = SYMBOLS if self.is_looked_up(name) else self.formats[made.layer].activations
                 begin = made.channels - channels
                 size = made.rows * own.row(made.columns, begin, made.channels)
                 yield (1, link, name), made.rows, size, partial(self.there, name, link)
@@ -486,7 +488,7 @@ class Chain(Marks):
             if self.held(part.layer, link + 1):
                 yield (
                     (2, link, part.layer),
-                    *self.across(part, self.formats.accumulate),
+                    *self.across(part, self.formats[part.layer].accumulate),
                     partial(self.outputs, part),
                 )
                 if part.recurs:
@@ -503,7 +505,7 @@ class Chain(Marks):
                 yield (
                     (5, link, number),
                     1,
-                    self.block_bytes(block, self.formats.weights),
+                    self.block_bytes(block, self.formats_of(block).weights),
                     partial(same, before),
                 )
 
@@ -514,7 +516,7 @@ class Chain(Marks):
                 yield (4, link, name), made.rows, size, partial(self.errors, name, link + 1)
         for part in self.devices[link]:
             if behind := self.held(part.layer, link + 1):
-                rows, size = self.across(part, self.formats.errors)
+                rows, size = self.across(part, self.formats[part.layer].errors)
                 yield (
                     (3, link, part.layer),
                     rows,
@@ -543,7 +545,12 @@ class Chain(Marks):
                 if block["user_device"] == link + 1:
                     user = self.held(self.layers[block["layer"]], link + 1)
                     needs = partial(lambda user, sample, row: [user.ended(sample)], user)
-                yield (6, link, number), 1, self.block_bytes(block, self.formats.accumulate), needs
+                size = self.block_bytes(block, self.formats_of(block).accumulate)
+                yield (6, link, number), 1, size, needs
+
+    def formats_of(self, block: Table) -> Formats:
+        """Those of a block of weights."""
+        return self.formats[self.layers[block["layer"]]]
 
     def across(self, part: Slice, number: Format) -> tuple[int, int]:
         """Rows and bytes of what a slice sends to the next one of its layer, and of the errors that
@@ -561,13 +568,14 @@ class Chain(Marks):
         within it, under ICP, from the first channel on with which a block begins behind the link,
         unless a row has a scale of its own.
         """
-        made, number = self.maps[name], self.formats.errors
+        made = self.maps[name]
         first, end = made.channels - channels, made.channels
         takers = [
             taker for taker in self.maps.values() for source in taker.sources if source == name
         ]
         if len(takers) > 1 or not takers[0].opens:
             return Format(32, 0).row(made.columns, first, end)
+        number = self.formats[takers[0].layer].errors
         part = self.held(takers[0].layer, link)
         if part is None:
             return number.row(made.columns, first, end)
@@ -575,9 +583,8 @@ class Chain(Marks):
             (channel for channel in range(first, end) if channel % max(1, number.block) == 0), end
         )
         own = own if part.icp and not number.tensor else end
-        return self.formats.accumulate.row(made.columns, first, own) + number.row(
-            made.columns, own, end
-        )
+        sums = self.formats[takers[0].layer].accumulate
+        return sums.row(made.columns, first, own) + number.row(made.columns, own, end)
 
     def block_bytes(self, block: Table, number: Format) -> int:
         """Bytes of a block of weights, whose scales are of lines along the dimension that is not

@@ -39,6 +39,7 @@ from .drawn import (
     built_chains,
     chains,
     dot_chains,
+    formats_by_layer,
     frozen_chains,
     narrow_attention_chains,
     narrow_chains,
@@ -181,6 +182,12 @@ def test_same_picoseconds_with_frozen_layers(drawn: Drawn) -> None:
 @hypothesis.given(planned(narrow_chains()))
 @hypothesis.settings(max_examples=60)
 def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
+    check_rows(drawn)
+
+
+@hypothesis.given(planned(formats_by_layer()))
+@hypothesis.settings(max_examples=60)
+def test_same_picoseconds_in_formats_by_layer(drawn: Drawn) -> None:
     check_rows(drawn)
 
 

@@ -1,0 +1,74 @@
+"""Formats by layer: which of a run's formats each layer and each tensor has.
+
+A map is in the format of the layer that makes it, images in that of the first layer; all that reads
+it takes it as it is. So engines multiply numbers of two formats where these meet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..number import Precision, joint_class
+from .frozen import named_layers
+from .layer import Layer, Network
+from .shape import Tensor
+
+Classes = tuple[str, str, str]
+"""Those of FP, EB and PG."""
+
+
+def with_formats(network: Network, precision: Precision) -> Network:
+    """Return the network with the formats of a run marked that its layers and tensors have.
+
+    Raises:
+        InputError: there is no such layer, or a range is empty.
+    """
+    if not precision.layers:
+        return network
+    formats = dict.fromkeys((layer.name for layer in network.layers), 0)
+    for number, (name, _) in enumerate(precision.layers, 1):
+        formats.update(dict.fromkeys(named_layers(network, [name], "precision.layer"), number))
+    of_tensors = {0: formats[network.layers[0].name]}
+    for layer in network.layers:
+        made = layer.makes, *(step.makes for step in layer.sfu)
+        of_tensors.update((tensor.number, formats[layer.name]) for tensor in made)
+    of_errors = {layer.reads.number: formats[layer.name] for layer in network.layers}
+
+    def marked(tensor: Tensor) -> Tensor:
+        number = tensor.number
+        return dataclasses.replace(
+            tensor, formats=of_tensors[number], error_formats=of_errors.get(number, 0)
+        )
+
+    layers = [
+        dataclasses.replace(layer.with_tensors(marked), formats=formats[layer.name])
+        for layer in network.layers
+    ]
+    classes = list(dict.fromkeys(_classes_of(layer, precision) for layer in layers))
+    numbered = (
+        dataclasses.replace(layer, classes=classes.index(_classes_of(layer, precision)))
+        for layer in layers
+    )
+    return dataclasses.replace(network, layers=tuple(numbered))
+
+
+def engine_classes(network: Network, precision: Precision) -> tuple[str, ...]:
+    """Return the classes of multipliers of FP, EB and PG that the layers of a network need, marked
+    by `with_formats`; in threes, each of them once.
+    """
+    if not precision.layers:
+        return precision.multipliers_of(attends=network.attends)
+    threes = dict.fromkeys(_classes_of(layer, precision) for layer in network.layers)
+    return tuple(kind for three in threes for kind in three)
+
+
+def _classes_of(layer: Layer, precision: Precision) -> Classes:
+    own, attends = precision.of(layer.formats), not layer.has_weights
+    forward, back, gradient = own.reading(precision.of(layer.reads.formats)).multipliers_of(
+        attends=attends
+    )
+    if not attends and not layer.operation.recurs:
+        return forward, back, gradient
+    # Probabilities and states are activations of its own.
+    made = own.multipliers_of(attends=attends)
+    return joint_class(forward, made[0]), joint_class(back, made[1]), joint_class(gradient, made[2])
