@@ -102,6 +102,7 @@ def _groups() -> list[_Group]:
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
         _Group(pipeline.warm, f"{store.ROOM}.pipeline.orders", 3.6),
         _Group(_warm_dots, f"{store.ROOM}.conv.block_kernel", 3.0),
+        _Group(attention.warm_summed, f"{store.ROOM}.attention.lines", 2.5),
         _Group(_warm_links, f"{store.ROOM}.inceptionn.burst", 1.3),
     ]
     several = [*modules(layers.__name__), *modules(optimizers.__name__), *offered_modules()]

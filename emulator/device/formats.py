@@ -194,9 +194,19 @@ class MapFormats:
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if not number.block:
             return maps
-        stream = PhiloxStream(self.seed, tensor, _PIXELS + KINDS.index(kind), 0)
-        words = Draws(stream, first, numbers=samples)
+        words = self.again(kind, tensor, first, samples)
         return _round(maps, maps, number, rounding, -1, words, None)
+
+    def again(
+        self,
+        kind: Literal["activations", "errors"],
+        tensor: int,
+        first: int,
+        samples: Numbers | None,
+    ) -> Draws:
+        """Return the words of numbers that are rounded once more, in blocks of what is summed."""
+        stream = PhiloxStream(self.seed, tensor, _PIXELS + KINDS.index(kind), 0)
+        return Draws(stream, first, numbers=samples)
 
     def words_of_weights(self, kind: str, layer: int, update: int, place: int) -> PhiloxStream:
         """Return the words by which weights of a layer, or what belongs to them, are rounded once

@@ -47,7 +47,7 @@ in PG: one row of weights for each row of inputs.
 
 Attention has no PG: EB reads its activations. Off chip, a row reads the keys and values of all rows
 that it sees, and errors of these, which are sums, are read and written in EB. Its two numbers for
-each row and head are kept in the format of sums. Numbers of symbols take 4 bytes in any format.
+each row and head are kept in fp32. Numbers of symbols take 4 bytes in any format.
 
 Weights are read once a sample where the slice's activations are on chip: an engine then goes
 through the whole map, one output channel after the other, as with balanced parameters
@@ -247,18 +247,25 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
 
 
 def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:
-    """Return what holds the pixels of a block while PG rounds them, where it sums in blocks: of
-    each input channel and place of the kernel, and of each output channel.
+    """Return what holds operands until the scale of their block along what is summed is known,
+    where products are summed in blocks.
+
+    PG has the pixels of a block of each input channel and place of the kernel, and of each output
+    channel. Attention has as many rows of both, and of a head at a time what these queries have of
+    all keys, and its errors.
     """
-    layer = part.layer
-    if not storage.dot or not layer.has_pg or layer.operation.looks_up:
+    layer, attends = part.layer, not part.layer.has_weights
+    if not storage.dot or not (layer.has_pg or attends) or layer.operation.looks_up:
         return Buffer()
     pixels, places = math.prod(layer.output[1:]), math.prod(layer.kernel)
     operands = (
         (len(part.in_channels) * places, storage.activations),
         (len(part.out_channels), storage.errors),
     )
-    held = (memories(count, min(number.block, pixels), number) for count, number in operands)
+    held = [memories(count, min(number.block, pixels), number) for count, number in operands]
+    if attends:
+        queries = [min(number.block, pixels) for _, number in operands]
+        held.append(memories(sum(queries), pixels, storage.sums))
     return sum(held, Buffer())
 
 
@@ -287,7 +294,7 @@ def _act_ram(part: Slice, in_flight: int, storage: Storage) -> Buffer:
             act_ram += tensor_memory(lines.tensors, number)
     if part.kept_values and not part.layer.makes.fixed:
         states = _state_lines(part, storage, in_flight)
-        act_ram += memories(1, part.kept_values * in_flight - states.values, storage.sums)
+        act_ram += memories(1, part.kept_values * in_flight - states.values, storage.biases)
         act_ram += line_memory(states, storage.made)
     return sum((line_memory(kept) for kept in _sfu_lines(part, in_flight)), act_ram)
 
@@ -297,7 +304,7 @@ def _state_lines(part: Slice, storage: Storage, samples: int = 1) -> Lines:
     their own.
     """
     operation = part.layer.operation
-    if not isinstance(operation, Recurrent) or storage.made == storage.sums:
+    if not isinstance(operation, Recurrent) or storage.made == storage.biases:
         return Lines(0, 0)
     count = part.layer.input[1] * operation.directions * samples
     if operation.is_divisible:
@@ -467,7 +474,7 @@ def activation_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     layer, kept, storage = part.layer, 0, formats_of(part, storage)
     if part.kept_values and not layer.makes.fixed:
         states = _state_lines(part, storage)
-        kept = storage.sums.bytes_of(part.kept_values - states.values)
+        kept = storage.biases.bytes_of(part.kept_values - states.values)
         kept += states.bytes_in(storage.made)
     inputs = _input_lines(part).bytes_in(_inputs_in(layer, storage)) if keeps_inputs(layer) else 0
     return inputs + kept + sum(lines.bytes_in(FP32) for lines in _sfu_lines(part))

@@ -18,13 +18,14 @@ from ...comm import Switch
 from ...comm.collective import CollectiveError
 from ...comm.collective import check as check_collective
 from ...comm.exchange import DataParallel, sums_once
-from ...kernels.number import BlockGrid, FloatGrid, NumberFormat
+from ...kernels.number import WIDE_BITS, BlockGrid, FloatGrid, NumberFormat
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
 from ..network import Layer, Network, engine_classes
-from ..number import KINDS, Precision, check_dots
+from ..network.operations.attention import Attention
+from ..number import KINDS, Precision, check_dots, sum_bits
 from ..schedule import (
     Backward,
     EditedKind,
@@ -386,7 +387,7 @@ def _check_layer(config: Config, layer: Layer) -> None:
             f" block, and {tensors[0].name} has a second one; should be another format, such as"
             " 'mxfp4'"
         )
-    in_single = layer.operation.recurs or not layer.has_weights or layer.vocabulary_parallel
+    in_single = layer.operation.recurs or layer.vocabulary_parallel
     if in_single and own.accumulate != "fp32":
         raise InputError(
             f"{given}: {layer.name} is {_kind_of(layer)}, whose engines add in fp32; should be"
@@ -443,7 +444,9 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
         InputError: they cannot.
     """
     blame = f"{given}: accumulate = {operands.accumulate!r}"
-    if layer.operation.groups > 1:
+    if not layer.has_weights:
+        _check_exact(blame, operands, layer)
+    elif layer.operation.groups > 1:
         raise InputError(
             f"{blame} sums {operands.dot} input channels exactly, and {layer.name} has"
             f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
@@ -460,6 +463,22 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
             check_dots(operands)
         except ValueError as error:
             raise InputError(f"{given}: {layer.name}: {error}") from None
+
+
+def _check_exact(given: str, precision: Precision, layer: Layer) -> None:
+    """Check that blocks of products of activations, as attention has them, are exact.
+
+    Raises:
+        InputError: they are not.
+    """
+    number = precision.activations
+    bits = sum_bits(number, number, precision.dot)
+    if bits > WIDE_BITS:
+        raise InputError(
+            f"{given}: {layer.name} is {_kind_of(layer)}, and an exact sum of {precision.dot}"
+            f" products of two activations in {number.name} takes {bits} bits, for which there is no"
+            f" adder of {WIDE_BITS}; should be activations of less range, such as 'mxint8'"
+        )
 
 
 def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> None:
@@ -523,14 +542,27 @@ def _check_integers(batch: int, operands: Precision, layer: Layer, given: str) -
             f"{given}: other layers read the inputs of {layer.name}, too, whose errors add up over"
             " layers, in fp32; should be without accumulate = 'int32'"
         )
-    outs, ins, *taps = layer.weight_shape
-    window, groups = math.prod(taps), layer.input[0] // ins
-    pixels = math.prod(layer.output[1:])
-    depths = {
-        "FP": (ins * window, "activations", "weights"),
-        "EB": (outs // groups * window if layer.needs_errors else 0, "errors", "weights"),
-        "PG": (batch * pixels, "activations", "errors"),
-    }
+    operation = layer.operation
+    if isinstance(operation, Attention):
+        if operation.sharing > 1:
+            raise InputError(
+                f"{given}: heads of {layer.name} share keys and values, whose errors add up over"
+                " heads, in fp32; should be without accumulate = 'int32'"
+            )
+        depth = max(operation.size(layer.input), layer.input[1])
+        depths = {
+            "FP": (depth, "activations", "activations"),
+            "EB": (depth, "activations", "errors"),
+        }
+    else:
+        outs, ins, *taps = layer.weight_shape
+        window, groups = math.prod(taps), layer.input[0] // ins
+        pixels = math.prod(layer.output[1:])
+        depths = {
+            "FP": (ins * window, "activations", "weights"),
+            "EB": (outs // groups * window if layer.needs_errors else 0, "errors", "weights"),
+            "PG": (batch * pixels, "activations", "errors"),
+        }
     for phase, (depth, one, other) in depths.items():
         product = largest[one] * largest[other]
         if product > _MOST_PRODUCT or depth * product >= _MOST_SUM:

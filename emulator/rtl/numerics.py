@@ -131,7 +131,7 @@ class RtlNumerics(DeviceNumerics):
         for path, port in enumerate(self._model.inputs):
             if port.name == IMAGES:
                 assert self.source is not None
-                images = self.streams.slices[0].layer.reads.number
+                images = self.streams.slices[0].layer.reads
                 self._put(
                     path, self._rounded("activations", self.source.images(span), images, samples)
                 )

@@ -14,10 +14,10 @@ so no bit depends on how many masked keys are computed or left out, on how rows 
 and blocks, on which heads are computed together, or on the form of the micro-kernel. All this holds
 for finite numbers.
 
-Operands may be rounded to a format (`operands.py`).
+Operands may be rounded to a format (`operands.py`). Sums may be in narrow formats, or of blocks
+(`summed.py`). Exports are listed in `__init__.pyi`; each name is imported at its first use.
 """
 
-from .attention import Attention, backward, forward, warm
-from .operands import Operand
+import lazy_loader
 
-__all__ = ["Attention", "Operand", "backward", "forward", "warm"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -53,7 +53,8 @@ from .softmax import Scores, finish, multiply, normalise, score_errors, softmax
 
 
 @compiled
-def _scores(block: Any, work: Any, part: Any) -> Any:
+def scores_of(block: Any, work: Any, part: Any) -> Any:
+    """Return the scores of a part of a block."""
     at = FLOAT_BYTES * part
     return Scores(
         place=work.scores + at,
@@ -94,7 +95,7 @@ def _pack_descending(block: Any, rows: Any, size: Any, out: Any) -> None:
 
 
 @compiled
-def _clear_unseen(block: Any, numbers: Any) -> None:
+def clear_unseen(block: Any, numbers: Any) -> None:
     """Set to +0 what no query of a block computes: lanes behind it, and keys that a part does not
     see.
     """
@@ -113,7 +114,7 @@ def _round(block: Any, narrow: Any, element: Any, sample: Any, memory: Any, plac
     """
     begin = (place - memory.ctypes.data) // FLOAT_BYTES
     keys = keys_of(block, block.count - 1)
-    _clear_unseen(block, place)
+    clear_unseen(block, place)
     bits = memory.view(np.uint32)[begin : begin + BLOCK * keys]
     own, words = narrow.source, np.empty(1, np.uint32)
     numbers = narrow.numbers[sample : sample + 1] if own.kind == DRAWN else narrow.numbers
@@ -153,9 +154,9 @@ def forward_block(
     pack_queries(block, queries, size, work.queries)
     score(block, tables, work.queries, keys, size, work.scores)
     for part in range(0, block.count, PART):
-        softmax(_scores(block, work, part))
+        softmax(scores_of(block, work, part))
         if shares.way != WHOLE:
-            normalise(_scores(block, work, part))
+            normalise(scores_of(block, work, part))
     if drops:
         _keep(block, work.scores, work.kept)
     if shares.way != WHOLE:
@@ -194,7 +195,7 @@ def backward_block(
     if drops:
         _keep(block, work.errors, work.kept)
     for part in range(0, block.count, PART):
-        score_errors(_scores(block, work, part), work.errors + FLOAT_BYTES * part)
+        score_errors(scores_of(block, work, part), work.errors + FLOAT_BYTES * part)
     if score_rounding.way != WHOLE:
         _round(block, score_rounding, element, sample, memory, work.errors)
     over_keys(block, tables, work.errors, Sums(work.rows, work.key_rows, block.keys, size))

@@ -6,8 +6,9 @@ computes scores again.
 
 In a run's formats, shares, times what dropout keeps, are rounded as activations, the same in FP and
 in EB, and errors of scores as errors: both are operands of products. They are counted for the pairs
-of rows of which one sees the other, shares in FP alone. What softmax computes, and all sums, stay
-in fp32.
+of rows of which one sees the other, shares in FP alone. What softmax computes stays in fp32, and so
+do sums, if the run has no others: in narrow formats, or of blocks, along which operands are rounded
+again as engines read them (`kernels/attention/summed.py`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.attention import Attention, Operand
+from ....kernels.attention import Attention, Operand, SummedAttention, SumRounding, drawn
 from ....kernels.layers.normalisation import dropout_mask
+from ....kernels.number import BlockGrid, Rounding
+from ....kernels.quantise import on_grid
 from ...mapping import Slice
 from ...network import Training
 from ...network.operations.attention import Attention as AttentionOperation
 from ...schedule import SampleSpan
 from ..formats import MapFormats
 from ..memories import ActRam, Arrays
+from .conv import SliceSums
 from .numerics import Data, Lengths, SliceNumerics
 
 Numbers = NDArray[np.int64]
@@ -46,9 +50,13 @@ class AttentionSlice(SliceNumerics):
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
-        self._kernel = Attention(
-            part.channels * self._sharing, operation.size(part.layer.input), operation.causal
-        )
+        heads, size = part.channels * self._sharing, operation.size(part.layer.input)
+        self._kernel = Attention(heads, size, operation.causal)
+        if formats is not None and formats.precision.accumulate != "fp32":
+            sums = SliceSums(formats.precision).kind
+            self._kernel = SummedAttention(
+                heads, size, operation.causal, sums=sums, dot=formats.precision.dot
+            )
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.index | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
@@ -93,17 +101,20 @@ class AttentionSlice(SliceNumerics):
         for some, masks in self._masks(samples, tokens, lengths, numbers):
             shares = self._operand("activations", numbers, some, masks, tokens)
             out = y[some, :, 0, before:], statistics[some]
+            masks |= self._again(numbers, some, tokens)
             self._kernel.forward(heads[some], *out, shares=shares, **masks)
         return rows, statistics, y
 
-    def _by_heads(self, rows: Data) -> Data:
-        """Return the inputs head by head: k and v that heads share stand with each of them."""
+    def _by_heads(self, rows: Any) -> Any:
+        """Return the inputs head by head, or their words: k and v that heads share stand with each
+        of them.
+        """
         if self._sharing == 1:
             return rows
-        groups, heads = (
-            self._grouped(rows),
-            self._arena.take((*rows.shape[:2], 3 * self._kernel.channels)),
-        )
+        shape = *rows.shape[:2], 3 * self._kernel.channels
+        is_data = rows.dtype == np.float32
+        heads = self._arena.take(shape) if is_data else np.empty(shape, rows.dtype)
+        groups = self._grouped(rows)
         apart = heads.reshape(*groups.shape[:3], self._sharing, 3, -1)
         apart[..., 0, :] = groups[..., :-2, :]
         apart[..., 1:, :] = groups[..., None, -2:, :]
@@ -111,16 +122,21 @@ class AttentionSlice(SliceNumerics):
 
     def _add_shared(self, errors: Data, dx: Data) -> None:
         """Write the errors of the inputs, which come head by head, to `dx`: those of k and v are
-        added, by heads.
+        added, by heads, in the format of sums.
         """
         groups = self._grouped(dx)
+        sums = None if self._formats is None else self._formats.precision.sums.grid
+        assert not isinstance(sums, BlockGrid)
         apart = errors.reshape(*groups.shape[:3], self._sharing, 3, -1)
         groups[..., :-2, :] = apart[..., 0, :]
         groups[..., -2:, :] = apart[..., 0, 1:, :]
         for head in range(1, self._sharing):
             groups[..., -2:, :] += apart[..., head, 1:, :]
+            if sums is not None:
+                shared = np.ascontiguousarray(groups[..., -2:, :])
+                groups[..., -2:, :] = on_grid(shared, sums, out=shared)
 
-    def _grouped(self, rows: Data) -> Data:
+    def _grouped(self, rows: Any) -> Any:
         """Return a view of rows as (samples, rows, groups, q of all heads and k and v, size)."""
         return rows.reshape(*rows.shape[:2], self.part.channels, self._sharing + 2, -1)
 
@@ -175,6 +191,45 @@ class AttentionSlice(SliceNumerics):
         values = self._kernel.heads * pairs
         return self._formats.operand(kind, layer.makes.number, first, own, values)
 
+    def _again(
+        self, numbers: Numbers | None, some: slice, tokens: int, *, with_errors: bool = False
+    ) -> dict[str, SumRounding | None]:
+        """Return how inputs, and errors of outputs, are rounded once more where blocks are summed,
+        each by the word of its channel in the layer and its row.
+        """
+        if self._formats is None or not self._formats.precision.dot:
+            return {}
+        own = None if numbers is None else numbers[some]
+        inputs, outputs = self.part.in_channels, self.part.out_channels
+        again = {"of_inputs": self._rounding("activations", inputs, own, tokens)}
+        if again["of_inputs"] is not None:
+            again["of_inputs"] = again["of_inputs"].lying(self._by_heads)
+        if with_errors:
+            again["of_errors"] = self._rounding("errors", outputs, own, tokens)
+        return again
+
+    def _rounding(
+        self,
+        kind: Literal["activations", "errors"],
+        channels: range,
+        numbers: Numbers | None,
+        tokens: int,
+    ) -> SumRounding | None:
+        """Return how operands of some channels are rounded, with words (samples, rows, channels)."""
+        assert self._formats is not None
+        precision = self._formats.precision
+        grid, rounding = precision.format(kind).grid, precision.rounding_of(kind)
+        if not isinstance(grid, BlockGrid):
+            return None
+        if rounding is not Rounding.STOCHASTIC:
+            return SumRounding(grid, rounding)
+        if numbers is None:
+            return SumRounding(grid, Rounding.EVEN)
+        tensor, first = self.part.layer.makes.number, channels.start * tokens
+        words = drawn(self._formats.again(kind, tensor, first, numbers), len(channels) * tokens)
+        lying = words.reshape(len(numbers), len(channels), tokens).swapaxes(1, 2)
+        return SumRounding(grid, rounding, lying)
+
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
         return x if self.part.layer.reads_again else x[..., len(self.part.in_channels) :]
@@ -208,6 +263,7 @@ class AttentionSlice(SliceNumerics):
             shares = self._operand("activations", numbers, some, masks, 0)
             of_scores = self._operand("errors", numbers, some, masks, rows.shape[1])
             own = heads[some], statistics[some], dy[some], errors[some]
+            masks |= self._again(numbers, some, rows.shape[1], with_errors=True)
             self._kernel.backward(*own, shares=shares, score_errors=of_scores, **masks)
         if self._sharing > 1:
             self._add_shared(errors, dx)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping.memory import OffChip, memory_streams, slice_memory
 from emuchain.emulator.number import precision_of
 from emuchain.emulator.run import Weights, simulate
@@ -250,11 +249,3 @@ def test_multipliers_of_eb_hold_activations(plan_of: Any, tmp_path: Path) -> Non
         )
         classes.append(plan.timing.cluster.board(0).classes)
     assert classes == [("half", "fp8", "half"), ("half", "half", "half")]
-
-
-@pytest.mark.parametrize("accumulate", ["bf16", "fp16"])
-def test_other_sums_are_refused(files: dict[str, Table], plan_of: Any, accumulate: str) -> None:
-    with pytest.raises(
-        InputError, match="attention0 is attention, whose engines add in fp32; should be without"
-    ):
-        plan_of(**files["gpt"], devices=2, precision=f"bf16 accumulate={accumulate}")

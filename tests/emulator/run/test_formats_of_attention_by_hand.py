@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,18 @@ class Emulation:
             [chain(start, row[::-1], weight) for start, row in zip(begin, dy, strict=True)]
         )
 
+    def _attention(self, head: int, inputs: np.ndarray, dy: np.ndarray, sample: int) -> Any:
+        """Run a head of q, k and v (3, tokens, size) forward and backward."""
+        both = self._pairs("activations", head, sample), self._pairs("errors", head, sample)
+        ones = np.ones((TOKENS, TOKENS), F)
+        return reference.attention(*inputs, dy, F(SIZE**-0.5), True, TOKENS, ones, *both)
+
+    def _add_gradient(
+        self, name: str, total: np.ndarray, dy: np.ndarray, inputs: np.ndarray, sample: int
+    ) -> None:
+        for errors, read in zip(dy, inputs, strict=True):
+            add_outer(total, errors, read)
+
     def step(self, number: int, symbols: np.ndarray, labels: np.ndarray) -> None:
         """Train a mini-batch: update `number`, from 1."""
         sums = {name: np.zeros_like(own) for name, own in self.weights.items()}
@@ -119,12 +132,8 @@ class Emulation:
             parts = qkv.reshape(TOKENS, HEADS, 3, SIZE)
 
             def attention(head: int, dy: np.ndarray, parts: Any = parts, n: int = sample) -> Any:
-                q, k, v = (np.ascontiguousarray(parts[:, head, part]) for part in range(3))
-                ones = np.ones((TOKENS, TOKENS), F)
-                both = self._pairs("activations", head, n), self._pairs("errors", head, n)
                 own = np.ascontiguousarray(dy[:, SIZE * head : SIZE * (head + 1)])
-                key = F(SIZE**-0.5), True, TOKENS, ones
-                return reference.attention(q, k, v, own, *key, *both)
+                return self._attention(head, parts[:, head].swapaxes(0, 1).copy(), own, n)
 
             none = np.zeros((TOKENS, WIDTH), F)
             mixed = np.concatenate([attention(head, none)[0] for head in range(HEADS)], axis=1)
@@ -149,10 +158,10 @@ class Emulation:
             read = {"qkv": x, "p": mixed, "head": after}
             for token in range(TOKENS):
                 sums["wte"][:, text[token]] += dy["wte"][token]
-                for name, inputs in read.items():
-                    add_outer(sums[name], dy[name][token], inputs[token])
                 for name in self.biases:
                     bias_sums[name] += dy[name][token]
+            for name, inputs in read.items():
+                self._add_gradient(name, sums[name], dy[name], inputs, sample)
         if "head" not in self.masters:
             sums["wte"] += sums.pop("head").T
         if self.clip is not None:
@@ -179,12 +188,17 @@ class Emulation:
         own -= RATE * velocity
 
 
-@pytest.mark.parametrize(("clip_norm", "tied"), [(None, False), (0.2, False), (0.2, True)])
-@pytest.mark.parametrize("name", FORMS)
-def test_every_weight(
-    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None, tied: bool
-) -> None:
-    precision, activations, others = FORMS[name]
+def run_by_hand(
+    path: Any,
+    plan_of: Any,
+    trained: Any,
+    precision: str,
+    emulation: Callable[[Any], Emulation],
+    *,
+    tied: bool = False,
+    **more: Any,
+) -> Emulation:
+    """Train the network by hand and on three boards, and compare every weight."""
     layers = [
         {"type": "embedding", "features": WIDTH, "name": "wte"},
         conv(3 * WIDTH, "qkv"),
@@ -196,21 +210,35 @@ def test_every_weight(
     ]
     network: Table = {"name": "t", "symbols": 28, "input": ["symbols", TOKENS, 1]}
     keys: Table = {
-        "network": written(tmp_path / "t.toml", {**network, "layers": layers}),
+        "network": written(path / "t.toml", {**network, "layers": layers}),
         **{"data": "text", "schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH},
         **{"seed": SEED, "test_samples": 1, "precision": precision, "momentum": float(MOMENTUM)},
-        **{"learning_rate": float(RATE), "weight_decay": float(DECAY), "clip_norm": clip_norm},
+        **{"learning_rate": float(RATE), "weight_decay": float(DECAY), **more},
     }
     plan = plan_of(**keys, devices=3, micro_batch=2)
-    data, own = training_data(plan), Emulation(plan, activations, others)
+    data, own = training_data(plan), emulation(plan)
     order = epoch_order(SEED, 0, data.n_train)
     for step in range(STEPS):
         chosen = order[BATCH * step :][:BATCH]
         symbols = data.train_images[chosen].reshape(BATCH, TOKENS).astype(np.int64)
         own.step(step + 1, symbols, data.train_labels[chosen])
     weights = trained(plan).weights
-    assert clip_norm is None or max(own.norms) > clip_norm
     for layer, expected in own.weights.items():
         assert np.array_equal(weights[layer]["weight"][:, :, 0, 0], expected), layer
         if layer in own.biases:
             assert np.array_equal(weights[layer]["bias"], own.biases[layer]), layer
+    return own
+
+
+@pytest.mark.parametrize(("clip_norm", "tied"), [(None, False), (0.2, False), (0.2, True)])
+@pytest.mark.parametrize("name", FORMS)
+def test_every_weight(
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, clip_norm: float | None, tied: bool
+) -> None:
+    precision, *forms = FORMS[name]
+    own = run_by_hand(
+        *(tmp_path, plan_of, trained, precision, lambda plan: Emulation(plan, *forms)),
+        tied=tied,
+        clip_norm=clip_norm,
+    )
+    assert clip_norm is None or max(own.norms) > clip_norm
