@@ -12,7 +12,7 @@ from .emulator.calibrate import (
 from .emulator.cluster import Cluster, load_cluster
 from .emulator.common import InputError
 from .emulator.config import RateSchedule
-from .emulator.data import Dataset, load_data
+from .emulator.data import Dataset, as_data, load_data
 from .emulator.finished import evaluate, export, generate, predict, report, results, retime
 from .emulator.network import Network, TorchNetwork, from_torch, load_network
 from .emulator.plan import ChainPlan, PairPlan, Plan
@@ -59,6 +59,7 @@ __all__ = [
     "SweepResult",
     "TorchNetwork",
     "__version__",
+    "as_data",
     "calibrate_board",
     "calibrate_check",
     "calibrate_collective",

@@ -347,7 +347,7 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
 
 def _check_network(name: str) -> None:
     network = load_network(name)
-    _, _, images, classes = describe_data("shapes")
+    _, _, images, classes, *_ = describe_data("shapes")
     if (network.input, network.classes) != (images, classes):
         takes, needed = ("x".join(map(str, shape)) for shape in (network.input, images))
         raise InputError(

@@ -24,10 +24,12 @@ from ..kernels import register as add_extension
 from ..launch import MpiRanks, Ranks, SingleProcess
 from .arguments import (
     AnyCluster,
+    AnyData,
     AnyNetwork,
     OfPairs,
     check_files,
     configured_plan,
+    data_of_call,
     given_keys,
     given_settings,
     named_in_place,
@@ -37,7 +39,6 @@ from .arguments import (
 )
 from .common import IMAGENET_IMAGES, InputError, WholeFile, described, typed
 from .config import RunKeys, TrainKeys
-from .data import Dataset
 from .plan import ChainPlan, PairPlan, Plan, epoch_samples, plan_run
 from .run import (
     ALONE,
@@ -288,7 +289,7 @@ def train(
     *,
     seeds: int,
     comm: Any = ...,
-    data: Dataset | str | os.PathLike[str] | None = ...,
+    data: AnyData = ...,
     on_step: Callable[[int, float, int], object] = ...,
     on_epoch: Callable[[EpochResult, Weights], object] = ...,
     observer: Observer | None = ...,
@@ -302,7 +303,7 @@ def train(
     cluster: AnyCluster = ...,
     *,
     comm: Any = ...,
-    data: Dataset | str | os.PathLike[str] | None = ...,
+    data: AnyData = ...,
     on_step: Callable[[int, float, int], object] = ...,
     on_epoch: Callable[[EpochResult, Weights], object] = ...,
     observer: Observer | None = ...,
@@ -319,7 +320,7 @@ def train(
     cluster: AnyCluster = "vc709",
     *,
     comm: Any = None,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: AnyData = None,
     on_step: Callable[[int, float, int], object] = lambda *_: None,
     on_epoch: Callable[[EpochResult, Weights], object] = lambda *_: None,
     observer: Observer | None = None,
@@ -336,7 +337,8 @@ def train(
         cluster: the cluster to run on; unused with a plan.
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
             process trains.
-        data: a data set, or a value of the configuration key `data`.
+        data: a value of the configuration key `data`, a data set, or what `as_data` takes: arrays, a
+            torch Dataset or DataLoader, a data set of Hugging Face.
         on_step: called on rank 0 after each mini-batch, with its number since the start of
             training, from 1, its mean loss, and its virtual time in ps.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
@@ -366,9 +368,9 @@ def train(
             " MPI.COMM_WORLD"
         )
     traced = TraceRequest.of(trace, trace_level, trace_samples)
-    loaded = data.checked() if isinstance(data, Dataset) else None
-    if data is not None and not isinstance(data, Dataset):
-        settings["data"] = os.fspath(data)
+    where, loaded = data_of_call(data, settings)
+    if where is not None:
+        settings["data"] = where
 
     @functools.cache
     def runs() -> Runs:

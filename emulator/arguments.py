@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles, described
 from .config import CHANGES, Config, in_place, name_files, roles, settings_config
+from .data import Dataset, as_data
 from .network import Network, TorchNetwork
 from .plan import Plan, network_for, plan_run
 
 _NETWORK, _CLUSTER = "quick-cifar", "vc709"
+_SPLITS = "test_share", "split_seed"
 
 AnyNetwork = str | os.PathLike[str] | Mapping[str, Any] | Network
 AnyCluster = str | os.PathLike[str] | Mapping[str, Any] | Cluster
+AnyData = Annotated[Any, "`data_of_call` checks it"]
 OfPairs: TypeAlias = Literal[
     "farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"
 ]
@@ -91,6 +94,22 @@ def plan_of(
     if settings:
         raise InputError(f"`{next(iter(settings))}`: a plan has its settings; give them to `plan`")
     return network
+
+
+def data_of_call(
+    data: AnyData, settings: Mapping[str, Any] | None = None
+) -> tuple[str | None, Dataset | None]:
+    """Return the value of the key `data`, or the data set, that a call gives.
+
+    Raises:
+        InputError: it is neither, nor anything that `as_data` takes.
+    """
+    if data is None or isinstance(data, str | os.PathLike):
+        return None if data is None else os.fspath(data), None
+    if isinstance(data, Dataset):
+        return None, data.checked()
+    splits = {key: value for key, value in (settings or {}).items() if key in _SPLITS}
+    return None, as_data(data, **splits)
 
 
 def resumed_network(given: AnyNetwork | Plan, kept: Network) -> Network:

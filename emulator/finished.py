@@ -14,11 +14,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import AnyCluster
+from .arguments import AnyCluster, AnyData, data_of_call
 from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles, typed
 from .config import roles
-from .data import Dataset
 from .run import (
     Evaluation,
     Results,
@@ -51,7 +50,7 @@ def results(path: str | os.PathLike[str]) -> Results:
 @typed
 def evaluate(
     run: RunOfWeights,
-    data: Dataset | str | os.PathLike[str] | None = None,
+    data: AnyData = None,
     *,
     test_samples: int | None = None,
 ) -> Evaluation:
@@ -60,16 +59,15 @@ def evaluate(
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
-        data: a data set, or a value of the configuration key `data`; by default the run's.
+        data: a value of the configuration key `data`, a data set, or what `as_data` takes; by
+            default the run's.
         test_samples: take the first of the test samples; by default as many as the run.
 
     Raises:
         InputError: the file or the data cannot be read, do not fit each other, or have no test.
     """
-    named = (
-        data.checked() if isinstance(data, Dataset) else None if data is None else os.fspath(data)
-    )
-    return evaluate_weights(_weights_of(run), named, test_samples)
+    where, loaded = data_of_call(data)
+    return evaluate_weights(_weights_of(run), where if loaded is None else loaded, test_samples)
 
 
 @typed

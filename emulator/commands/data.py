@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from ..common import InputError, own_folder, plural, write_whole
 from .frame.command import Answer, FileGroup, json_option
@@ -88,7 +89,38 @@ def fetch(name: str, to: Path, mirror: str | None) -> None:
 def info(where: str, **flags: Any) -> Answer:
     """Print sizes, classes and normalisation of a data set."""
     dataset = _loaded(where, flags)
+    if dataset.by_targets:
+        return _own_answer(dataset)
     return _text_answer(dataset) if dataset.symbols else _image_answer(dataset)
+
+
+def _own_answer(dataset: Dataset) -> Answer:
+    labels, steps = dataset.train_labels, dataset.shape[1]
+    numbers = labels.dtype.kind == "f"
+    shape = " x ".join(map(str, labels.shape[1:])) or "one"
+    inputs = f"{dataset.train_images.dtype} {' x '.join(map(str, dataset.shape))} (c, h, w)"
+    if dataset.symbols:
+        inputs = f"{plural(steps, 'symbol')}, 0 to {dataset.symbols - 1:,}"
+    missing = int(np.isnan(labels).sum() if numbers else (labels < 0).sum())
+    lines = {
+        "name": dataset.name,
+        "training samples": f"{dataset.n_train:,}",
+        "test samples": f"{dataset.n_test:,}",
+        "inputs": inputs,
+        "targets": f"{'numbers' if numbers else 'classes'}, {shape} for each sample",
+        "no target": f"{missing:,} of {labels.size:,}" if missing else "",
+        "classes": "" if numbers else f"{dataset.n_classes}: {', '.join(dataset.classes)}",
+        "note": dataset.note,
+    }
+    values = {
+        **_sizes(dataset),
+        "targets": list(labels.shape[1:]),
+        "numbers": numbers,
+        "no_target": missing,
+        "classes": [] if numbers else list(dataset.classes),
+        "symbols": dataset.symbols,
+    }
+    return Answer(lambda: _show(lines), lambda: values)
 
 
 def _image_answer(dataset: Dataset) -> Answer:
@@ -172,6 +204,11 @@ def preview(where: str, out: Path, columns: int, **flags: Any) -> None:
             " shows texts"
         )
     drawn = _loaded(where, flags)
+    if drawn.by_targets:
+        raise InputError(
+            f"`data` = {where!r}: has inputs that are no images with one label each; `emuchain data"
+            " info` shows them"
+        )
     write_whole(out, png(preview_picture(drawn, columns)), example="shapes.png")
     click.echo(f"{out}: written{'; ' * bool(drawn.note)}{drawn.note}")
 

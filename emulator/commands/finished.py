@@ -105,7 +105,7 @@ def _tested(file: str, run: RunWeights, made: Evaluation) -> list[str | Line]:
     samples = plural(tested.samples, f"test {made.network.sample_noun}")
     steps = f" and {plural(run.steps, 'mini-batch')}" if run.steps else ""
     return [
-        f"test accuracy {100 * tested.accuracy:.2f} %, test loss {tested.mean_loss:.4f}",
+        tested.shown,
         *([] if made.ngrams is None else [view.bits_line(tested.bits_per_step, made.ngrams)]),
         f"weights: {file}, {made.network.name} after {plural(run.epochs, 'epoch')}{steps}",
         f"data: {made.data}, {samples}",
@@ -123,7 +123,7 @@ def _tested_as_json(file: str, run: RunWeights, made: Evaluation) -> dict[str, A
         "mini_batches_of_next_epoch": run.steps,
         "data": made.data,
         "test_samples": tested.samples,
-        "test_accuracy": tested.accuracy,
+        "test_accuracy": tested.known_accuracy,
         "test_loss": tested.mean_loss,
         **bits,
     }

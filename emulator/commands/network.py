@@ -103,6 +103,8 @@ def _inputs(network: Network) -> str:
     if network.takes_sequence:
         said = f"sequences of {plural(steps, 'step')} of {plural(values, 'value')}"
     repetition = ", each step" if network.result_steps > 1 else ""
+    if network.loss != "softmax":
+        return f"{said} with {plural(network.classes, 'output')}{repetition}"
     return f"{said} in {plural(network.classes, 'class')}{repetition}"
 
 

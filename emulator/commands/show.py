@@ -65,6 +65,7 @@ def _answer(results: Results) -> list[view.Line]:
             int(results.config["epochs"]),
             history["train_loss"][last],
             results.test_accuracy,
+            history["test_loss"][last],
         ),
         *([] if results.bits is None else [view.bits_line(*results.bits)]),
         view.Line(

@@ -240,7 +240,7 @@ class Shown:
             self._samples_done,
             result.epoch + 1,
             tally.mean_loss,
-            tally.accuracy,
+            tally.known_accuracy,
             result.virtual_time_ps,
         )
 
@@ -270,7 +270,8 @@ class Shown:
                 len(history),
                 self._config.epochs,
                 last.train.mean_loss,
-                last.test.accuracy if last.test.samples else None,
+                last.test.known_accuracy,
+                last.test.mean_loss,
             ),
             *([] if ngrams is None else [bits_line(last.test.bits_per_step, ngrams)]),
             Line(
@@ -478,14 +479,15 @@ def control_lines(training: Training, control: EpochRecord) -> list[Line]:
 
 
 def _codec_change(ended: EpochRecord, control: EpochRecord) -> str:
-    if not control.test.samples:
+    if control.test.known_accuracy is None:
         return f"train loss by {ended.train.mean_loss - control.train.mean_loss:+.4f}"
     points = 100 * (ended.test.accuracy - control.test.accuracy)
     return f"test accuracy by {points:+.2f} points, {100 * control.test.accuracy:.2f} % without"
 
 
 def _control_line(ended: EpochRecord, control: EpochRecord) -> Line:
-    tested = f"test accuracy {100 * control.test.accuracy:.2f} %, " if control.test.samples else ""
+    accuracy = control.test.known_accuracy
+    tested = "" if accuracy is None else f"test accuracy {100 * accuracy:.2f} %, "
     times = (
         f"{format_time_ps(control.virtual_time_ps)} on the cluster,"
         f" {format_time_ps(ended.virtual_time_ps)} with it"
@@ -556,7 +558,7 @@ def _seeds_answer(ended: Sequence[_Seed]) -> list[Line]:
     if not controls:
         return lines
     pairs = list(zip((run.epoch for run in ended), controls, strict=True))
-    if controls[0].test.samples:
+    if controls[0].test.known_accuracy is not None:
         change = Mean.over(
             [100 * (run.test.accuracy - without.test.accuracy) for run, without in pairs]
         )
@@ -574,9 +576,9 @@ def _seeds_answer(ended: Sequence[_Seed]) -> list[Line]:
 
 
 def _reached(epochs: Sequence[EpochRecord]) -> str:
-    """Return the mean test accuracy, where there was a test, and the mean loss."""
+    """Return the mean test accuracy, where there is one, and the mean loss."""
     loss = f"train loss {Mean.over([epoch.train.mean_loss for epoch in epochs]).shown(4)}"
-    if not epochs[0].test.samples:
+    if epochs[0].test.known_accuracy is None:
         return loss
     return (
         f"test accuracy {Mean.over([100 * epoch.test.accuracy for epoch in epochs]).shown(2)} %,"
@@ -596,13 +598,18 @@ def _to_try(ended: Sequence[_Seed], config_file: str | None, flags: dict[str, An
     return command_line("train", config_file, {**flags, "seeds": len(ended), "out": "run.h5"})
 
 
+def _shown(epoch: EpochRecord) -> str:
+    accuracy = epoch.test.known_accuracy
+    return "-" if accuracy is None else f"{100 * accuracy:.2f} %"
+
+
 def _print_seeds(ended: Sequence[_Seed]) -> None:
     rows = [
         [
             str(run.config.seed),
-            f"{100 * run.epoch.test.accuracy:.2f} %" if run.epoch.test.samples else "-",
+            _shown(run.epoch),
             f"{run.epoch.train.mean_loss:.4f}",
-            *([] if run.control is None else [f"{100 * run.control.test.accuracy:.2f} %"]),
+            *([] if run.control is None else [_shown(run.control)]),
             format_time_ps(run.epoch.virtual_time_ps),
             run.config.out or "-",
         ]

@@ -63,8 +63,8 @@ def _scaled(value: int, units: tuple[tuple[str, int], ...], step: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text in percent."""
-    return f"{100 * share:,.1f} %"
+    """Return a share as text in percent; "-" for NaN."""
+    return "-" if math.isnan(share) else f"{100 * share:,.1f} %"
 
 
 def number(value: float) -> str:

@@ -43,6 +43,7 @@ from .groups import ungrouped
 from .keys import (
     Augments,
     ChangesKey,
+    ClassWeights,
     CodecKey,
     CutKey,
     Deviations,
@@ -94,8 +95,9 @@ class Config(Model):
         None,
         description=(
             "`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of"
-            " images for each class; FILE.npz or FILE.h5, with `images` and `labels`; FILE.txt, a"
-            " text in UTF-8; default: `text` for a network that takes sequences, else `shapes`"
+            " images for each class; FILE.npz or FILE.h5, with `images` and `labels`, or"
+            " `inputs` and `targets`; FILE.txt, a text in UTF-8; default: `text` for a network that"
+            " takes sequences, else `shapes`"
         ),
     )
     resize: Sizes = pydantic.Field(
@@ -382,6 +384,20 @@ class Config(Model):
     )
     label_smoothing: Annotated[NotNegativeNumber, pydantic.Field(lt=1)] = pydantic.Field(
         0.0, description="share of each training label that is spread evenly over all classes"
+    )
+    loss: Literal["softmax", "mse", "bce"] | None = pydantic.Field(
+        None,
+        description=(
+            "what is minimised: softmax with cross-entropy, for classes; mse, for numbers; bce, for"
+            " several labels of yes or no; default: the operation that closes the network"
+        ),
+    )
+    class_weights: ClassWeights = pydantic.Field(
+        (),
+        description=(
+            "weight of each class in the loss: a mini-batch's loss is the weighted mean over its"
+            " labels, as PyTorch's"
+        ),
     )
     rtl_device: NotNegative | None = pydantic.Field(
         None,

@@ -23,7 +23,7 @@ _TABLES = {
     "dataset": """data samples test_samples resize crop channels mean std augment skip_broken
         test_share split_seed text_samples""",
     "training": """epochs patience batch micro_batch optimizer learning_rate momentum beta1 beta2
-        epsilon weight_decay clip_norm lr_schedule lr_warm_up label_smoothing""",
+        epsilon weight_decay clip_norm lr_schedule lr_warm_up label_smoothing loss class_weights""",
     "chain": "devices schedule warm_up chunks stages cut balancing",
     "replication": """replicas exchange groups zero compress error_feedback compress_weights
         compress_ratio""",

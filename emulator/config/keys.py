@@ -86,6 +86,7 @@ Means = Annotated[
 Deviations = Annotated[
     tuple[Annotated[PositiveNumber, pydantic.AfterValidator(_of_deviation)], ...], Listed()
 ]
+ClassWeights = Annotated[tuple[NotNegativeNumber, ...], Listed()]
 Augments = Annotated[tuple[Literal["crop", "flip"], ...], Listed()]
 
 

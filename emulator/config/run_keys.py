@@ -75,6 +75,8 @@ class TrainKeys(TypedDict, total=False):
     lr_schedule: str
     lr_warm_up: int
     label_smoothing: float
+    loss: str | None
+    class_weights: ByChannel
     rtl_device: int | None
     throttle: Literal["none", "wall"]
     stall_timeout: float

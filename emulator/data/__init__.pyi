@@ -1,12 +1,14 @@
 from .dataset import Dataset, Normalisation, png, preview_picture
 from .fetch import Progress, fetch_data
 from .lazy import Images, LazyImages, ReadAhead
-from .load import data_files, describe_data, load_data
+from .load import Description, data_files, describe_data, load_data
+from .own import as_data, as_shape, takes_shape
 from .reading import Reading
 from .text import NgramBits, is_text, ngram_bits, symbol_count
 
 __all__ = [
     "Dataset",
+    "Description",
     "Images",
     "LazyImages",
     "NgramBits",
@@ -14,6 +16,8 @@ __all__ = [
     "Progress",
     "ReadAhead",
     "Reading",
+    "as_data",
+    "as_shape",
     "data_files",
     "describe_data",
     "fetch_data",
@@ -23,4 +27,5 @@ __all__ = [
     "png",
     "preview_picture",
     "symbol_count",
+    "takes_shape",
 ]

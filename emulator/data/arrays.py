@@ -13,19 +13,21 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..common import ZIP_HEAD, InputError, format_bytes, free_room, plural
+from . import own
 from .dataset import Dataset
 from .files import check_regular, other_data, shown
 from .lazy import LazyImages
-from .reading import Preparation, Reading, Size, split
+from .own import ArrayPictures, Samples
+from .reading import Preparation, Reading, split
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES = (
     "images",
@@ -34,74 +36,7 @@ IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES = (
     "test_labels",
     "classes",
 )
-_FEW = (1, 3)  # channels that an axis is known by
 _MOST_NAMES_BYTES = 1 << 28  # of the names of classes
-
-
-class Samples(Protocol):
-    """An array in a file, or in memory, whose items are read one by one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of all items."""
-
-    def __getitem__(self, number: int, /) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayPictures:
-    """Pictures that are the items of an array: (N, rows, columns), with channels behind the number
-    or at the end.
-    """
-
-    samples: Samples
-    channels: int
-    sizes: Mapping[Size, str]
-    channels_last: bool = False
-
-    @classmethod
-    def of(
-        cls, samples: Samples, name: str, where: str, channels: str | None = None
-    ) -> ArrayPictures:
-        """Return the pictures of an array that is called `name`, whose `channels` come "first" or
-        "last".
-
-        Raises:
-            InputError: its shape is not one of images; or it does not tell where channels are, and
-                nor does `channels`.
-        """
-        shape = tuple(samples.shape)
-        if len(shape) not in (3, 4) or 0 in shape:
-            raise InputError(
-                f"{where}: `{name}` has shape {shape}; should be (N, rows, columns), (N, rows,"
-                " columns, channels) or (N, channels, rows, columns)"
-            )
-        if len(shape) == 3:
-            return cls(samples, 1, {(shape[1], shape[2]): name})
-        # Both axes could be channels, or neither.
-        if channels is None and (shape[1] in _FEW) == (shape[3] in _FEW):
-            (one, *map_of_one), (*map_of_other, other) = shape[1:], shape[1:]
-            ways = (
-                f"{one} of {map_of_one[0]}x{map_of_one[1]}, or last, {other} of"
-                f" {map_of_other[0]}x{map_of_other[1]}"
-            )
-            raise InputError(
-                f"{where}: `{name}` has shape {shape}: channels may come first, {ways}; say which"
-                " by `channels`, as --channels last"
-            )
-        last = channels == "last" if channels is not None else shape[3] in _FEW
-        size = (shape[1], shape[2]) if last else (shape[2], shape[3])
-        return cls(samples, shape[3] if last else shape[1], {size: name}, last)
-
-    def __len__(self) -> int:
-        return int(self.samples.shape[0])
-
-    def picture(self, number: int) -> NDArray[np.uint8]:
-        """See `Pictures`."""
-        item: NDArray[np.uint8] = self.samples[number]
-        if item.ndim == 2:
-            return item[:, :, None]
-        return item if self.channels_last else item.transpose(1, 2, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +60,8 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     Raises:
         InputError: an array is missing, or has the wrong type or shape; a label is out of range.
     """
+    if own.INPUTS in file.names:
+        return _load_values(file, reading)
     has_test = TEST_IMAGES in file.names or TEST_LABELS in file.names
     needed = (IMAGES, LABELS, *((TEST_IMAGES, TEST_LABELS) if has_test else ()))
     missing = [name for name in needed if name not in file.names]
@@ -132,7 +69,7 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
         names_there = ", ".join(sorted(file.names)[:8]) or "nothing"
         raise InputError(
             f"{file.path}: has no `{missing[0]}`, but {names_there}; `images` and `labels` are"
-            " needed"
+            " needed, or `inputs` and `targets`"
         )
     names = file.classes() if CLASSES in file.names else None
     pictures, labels = _part(file, IMAGES, LABELS, reading.channels)
@@ -171,6 +108,26 @@ def load_arrays(file: ArrayFile, reading: Reading) -> Dataset:
     )
 
 
+def _load_values(file: ArrayFile, reading: Reading) -> Dataset:
+    """Return the inputs of a file, with their targets."""
+    parts: list[tuple[Any, NDArray[Any]] | None] = []
+    for inputs, targets in ((own.INPUTS, own.TARGETS), (own.TEST_INPUTS, own.TEST_TARGETS)):
+        there = [name for name in (inputs, targets) if name in file.names]
+        if len(there) == 1 or (inputs == own.INPUTS and not there):
+            missing = targets if there == [inputs] else inputs
+            raise InputError(
+                f"{file.path}: has `{there[0]}`, but no `{missing}`; give both, with one of each"
+                " sample"
+            )
+        parts.append((file.images(inputs), file.labels(targets)) if there else None)
+    [train, test] = parts
+    assert train is not None
+    names = tuple(file.classes()) if CLASSES in file.names else None
+    return own.own_dataset(
+        file.name, train, test, reading, classes=names, where=file.path, note="; ".join(file.notes)
+    )
+
+
 def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
     """Check the type of an array by what its name says that it holds.
 
@@ -187,6 +144,10 @@ def check_type(where: str, name: str, dtype: np.dtype[Any]) -> None:
         raise InputError(
             f"{where}: `{name}` is of {dtype}; should be of whole numbers, such as int64"
         )
+    if name in (own.INPUTS, own.TEST_INPUTS) and dtype.kind not in "fiub":
+        raise InputError(f"{where}: `{name}` is of {dtype}; should be of numbers")
+    if name in (own.TARGETS, own.TEST_TARGETS) and dtype.kind not in "fiubUS":
+        raise InputError(f"{where}: `{name}` is of {dtype}; should be of numbers, or of names")
     if name == CLASSES and dtype.kind not in "US":
         raise InputError(
             f"{where}: `{name}` is of {dtype}; should be of names, as numpy.array(['cat', 'dog'])"
@@ -255,9 +216,15 @@ class StoredImages:
     path: str
     offset: int
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
-    def __getitem__(self, number: int) -> NDArray[np.uint8]:
-        size = math.prod(self.shape[1:])
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.stack([self[number] for number in range(self.shape[0])]).astype(
+            dtype or self.dtype
+        )
+
+    def __getitem__(self, number: int) -> NDArray[Any]:
+        size = math.prod(self.shape[1:]) * self.dtype.itemsize
         try:
             # Opened for each item, and read without a position: threads and forks share nothing.
             with open(self.path, "rb", buffering=0) as file:
@@ -268,7 +235,7 @@ class StoredImages:
             ) from None
         if len(data) != size:
             raise InputError(f"{shown(self.path)}: has been cut off since the start")
-        return np.frombuffer(data, np.uint8).reshape(self.shape[1:])
+        return np.frombuffer(data, self.dtype).reshape(self.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -337,9 +304,8 @@ class _Archive:
         info, header = self._checked(name)
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
             self._check_sum(info)
-            return StoredImages(
-                str(self._path.resolve()), self._begin(info) + header.size, header.shape
-            )
+            offset = self._begin(info) + header.size
+            return StoredImages(str(self._path.resolve()), offset, header.shape, header.dtype)
         self._notes.append(f"`{name}` takes {format_bytes(header.data_bytes)} of memory")
         return self._read(info, header, name)
 
@@ -466,15 +432,21 @@ class Hdf5Images:
     path: str
     name: str
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     _open: Any = field(default=None, repr=False)
 
-    def __getitem__(self, number: int) -> NDArray[np.uint8]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.stack([self[number] for number in range(self.shape[0])]).astype(
+            dtype or self.dtype
+        )
+
+    def __getitem__(self, number: int) -> NDArray[Any]:
         import h5py
 
         with _reading(Path(self.path)):
             if self._open is None:
                 self._open = h5py.File(self.path, "r", rdcc_nbytes=_CACHE)[self.name]
-            image: NDArray[np.uint8] = self._open[number]
+            image: NDArray[Any] = self._open[number]
         return image
 
     def __getstate__(self) -> dict[str, Any]:
@@ -497,7 +469,8 @@ def load_hdf5(path: Path, reading: Reading) -> Dataset:
     with _reading(path), h5py.File(path, "r") as file:
 
         def images(name: str) -> Hdf5Images:
-            return Hdf5Images(str(path.resolve()), name, _checked(path, file, name).shape)
+            array = _checked(path, file, name)
+            return Hdf5Images(str(path.resolve()), name, array.shape, array.dtype)
 
         def labels(name: str) -> NDArray[Any]:
             values: NDArray[Any] = _checked(path, file, name)[()]
@@ -506,7 +479,8 @@ def load_hdf5(path: Path, reading: Reading) -> Dataset:
         def classes() -> list[str]:
             return _class_names(path, _checked(path, file, CLASSES))
 
-        known = (IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES)
+        of_values = own.INPUTS, own.TARGETS, own.TEST_INPUTS, own.TEST_TARGETS
+        known = (IMAGES, LABELS, TEST_IMAGES, TEST_LABELS, CLASSES, *of_values)
         names = [
             name for name in known if file.id.links.exists(name.encode())
         ]  # without following links

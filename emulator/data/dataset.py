@@ -33,6 +33,10 @@ class Dataset:
     which a network takes a channel for each; labels are those of each step, (N, steps), or -1 where
     a step is padding. Where samples differ in length, `train_lengths` and `test_lengths` are their
     steps, (N,).
+
+    Images may be values, float32, which are taken as they are. With `by_targets`, labels are targets
+    of any shape (N, …): classes, -1 for none, or float32 numbers, NaN for none. A mini-batch's loss
+    is then the mean over all its targets, as PyTorch's, in place of the mean of its samples' means.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Dataset:
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
     given: "Normalisation | None" = None
+    by_targets: bool = False
 
     def checked(self) -> "Dataset":
         """Return the set as training takes it: of whole numbers in another format, or another order
@@ -56,13 +61,15 @@ class Dataset:
         """
         parts = [_Part("train", self.train_images, self.train_labels, self.train_lengths)]
         parts.append(_Part("test", self.test_images, self.test_labels, self.test_lengths))
-        kind: type[np.integer[Any]] = np.int32 if self.symbols else np.uint8
+        kind: type[np.generic] = np.int32 if self.symbols else np.uint8
         if not isinstance(self.classes, tuple | list) or not self.classes:
             raise InputError(
                 f"`classes`: is {described(self.classes)}; should be the names of the classes, a"
                 " tuple"
             )
-        train, test = (part.checked(kind, len(self.classes), self.symbols) for part in parts)
+        train, test = (
+            part.checked(kind, len(self.classes), self.symbols, self.by_targets) for part in parts
+        )
         if train.images.shape[1:] != test.images.shape[1:] or not len(train.images):
             one, other = train.images.shape, test.images.shape
             raise InputError(
@@ -142,6 +149,11 @@ class Dataset:
             test_lengths=lengths,
         )
 
+    @property
+    def is_text(self) -> bool:
+        """Whether each label is the symbol after the one that has it."""
+        return bool(self.symbols) and not self.by_targets
+
     def last_labels(self) -> "Dataset":
         """Return the set with only the label of each sample's last step, (N,)."""
         return dataclasses.replace(
@@ -158,6 +170,9 @@ class Dataset:
         if self.given is not None:
             return self.given
         images = self.train_images
+        if images.dtype.kind == "f":
+            channels = images.shape[1]
+            return Normalisation(np.zeros(channels, np.float32), np.ones(channels, np.float32))
         if isinstance(images, LazyImages):
             count = min(len(images), max(1, _READ_BYTES // images.sample_bytes))
             images = dataclasses.replace(
@@ -174,25 +189,34 @@ class _Part(NamedTuple):
     labels: Any
     lengths: Any
 
-    def checked(self, kind: type[np.integer[Any]], classes: int, symbols: int) -> "_Part":
+    def checked(
+        self, kind: type[np.generic], classes: int, symbols: int, by_targets: bool
+    ) -> "_Part":
         """Return the part with arrays of `kind`, and of int64.
 
         Raises:
             InputError: as of `Dataset.checked`.
         """
         images = self.images
-        if not isinstance(images, LazyImages):
+        if getattr(images, "dtype", None) == np.float32 and not symbols:
+            kind = np.float32
+        if isinstance(images, np.ndarray) and kind is np.float32:
+            images = np.ascontiguousarray(images)
+        elif not isinstance(images, LazyImages):
             images = self._whole("images", images, kind, symbols or 256)
-            if images.ndim != 4 or 0 in images.shape[1:]:
-                raise self._refusal(
-                    "images", images, "should be images (N, channels, rows, columns)"
-                )
-        each_step = np.ndim(self.labels) == 2
-        labels, count = (
-            self._whole("labels", self.labels, np.int64, classes, least=-1 if each_step else 0),
-            len(images),
-        )
-        if labels.shape not in ((count,), (count, images.shape[2])):
+        if not isinstance(images, LazyImages) and (images.ndim != 4 or 0 in images.shape[1:]):
+            raise self._refusal("images", images, "should be images (N, channels, rows, columns)")
+        each_step = np.ndim(self.labels) == 2 or by_targets
+        count = len(images)
+        if by_targets and getattr(self.labels, "dtype", None) == np.float32:
+            labels = np.ascontiguousarray(self.labels)
+        else:
+            labels = self._whole(
+                "labels", self.labels, np.int64, classes, least=-1 if each_step else 0
+            )
+        if by_targets and labels.shape[:1] != (count,):
+            raise self._refusal("labels", labels, f"should be ({count}, …), one of each sample")
+        if not by_targets and labels.shape not in ((count,), (count, images.shape[2])):
             raise self._refusal("labels", labels, f"should be ({count},), one an image")
         lengths = self.lengths
         if lengths is not None:
@@ -202,7 +226,7 @@ class _Part(NamedTuple):
         return self._replace(images=images, labels=labels, lengths=lengths)
 
     def _whole(
-        self, name: str, array: Any, kind: type[np.integer[Any]], below: int, *, least: int = 0
+        self, name: str, array: Any, kind: type[np.generic], below: int, *, least: int = 0
     ) -> NDArray[Any]:
         """Return an array of whole numbers, from `least` to less than `below`, in another
         format.
@@ -275,7 +299,7 @@ class Normalisation:
         out /= self.std[:, None, None]
         return out
 
-    def apply_channels_last(self, images: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    def apply_channels_last(self, images: NDArray[Any], out: NDArray[np.float32]) -> None:
         """Write the same bits as from `apply` into `out` (N, h, w, c)."""
         for c in range(images.shape[1]):
             channel = out[..., c]

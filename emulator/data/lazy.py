@@ -16,7 +16,11 @@ from .reading import Preparation, Size, draws_of
 
 
 class Images(Protocol):
-    """Images (N, c, h, w), uint8: an array, or `LazyImages`."""
+    """Images (N, c, h, w), uint8, or values of another type: an array, or `LazyImages`."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a value."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,7 +46,7 @@ class Pictures(Protocol):
 
     def __len__(self) -> int: ...
 
-    def picture(self, number: int) -> NDArray[np.uint8]:
+    def picture(self, number: int) -> NDArray[Any]:
         """Return a picture (rows, columns, channels).
 
         Raises:
@@ -64,6 +68,12 @@ class LazyImages:
     size: Size
     numbers: NDArray[np.int64]
     seed: int | None = None
+    kind: type[np.generic] = np.uint8
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a value."""
+        return np.dtype(self.kind)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,7 +83,7 @@ class LazyImages:
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample."""
-        return self.pictures.channels * self.size[0] * self.size[1]
+        return self.pictures.channels * self.size[0] * self.size[1] * self.dtype.itemsize
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -88,13 +98,13 @@ class LazyImages:
         images = self.read(np.arange(len(self)))
         return images if dtype is None else images.astype(dtype)
 
-    def read(self, places: NDArray[np.integer[Any]], epoch: int | None = None) -> NDArray[np.uint8]:
+    def read(self, places: NDArray[np.integer[Any]], epoch: int | None = None) -> NDArray[Any]:
         """Return the samples at these places, augmented as in an epoch, or not.
 
         Raises:
             InputError: a picture cannot be read, or is no longer what it was.
         """
-        out = np.empty((len(places), *self.shape[1:]), np.uint8)
+        out = np.empty((len(places), *self.shape[1:]), self.dtype)
         draws = None
         if epoch is not None and self.seed is not None and self.preparation.augment:
             # For all pictures, by number: what one gets does not depend on the others read here.
@@ -121,10 +131,10 @@ class ReadAhead:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="emuchain-reading")
         self._order: NDArray[np.int64] | None = None
         self._epoch: int | None = None
-        self._blocks: dict[int, Future[NDArray[np.uint8]]] = {}
+        self._blocks: dict[int, Future[NDArray[Any]]] = {}
 
     def take(
-        self, order: NDArray[np.int64], epoch: int | None, span: slice, out: NDArray[np.uint8]
+        self, order: NDArray[np.int64], epoch: int | None, span: slice, out: NDArray[Any]
     ) -> None:
         """Copy the samples `order[span]` of an epoch into `out` (n, c, h, w), and begin to read
         those behind them.

@@ -13,7 +13,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -167,7 +167,29 @@ def _listed(root: Path) -> Iterator[tuple[Path, set[str]]]:
 STEPS = 64
 """Characters of a window of text, where nothing says another number."""
 
-Description = tuple[int, int, tuple[int, int, int], int]  # n_train, n_test, (c, h, w), n_classes
+
+class Description(NamedTuple):
+    """What is known of a data set without its samples.
+
+    `targets` is the shape of a sample's label, `numbers` says that targets are numbers, and
+    `by_targets` and `symbols` are those of `Dataset`.
+    """
+
+    n_train: int
+    n_test: int
+    shape: tuple[int, int, int]
+    n_classes: int
+    symbols: int = 0
+    targets: tuple[int, ...] = ()
+    numbers: bool = False
+    by_targets: bool = False
+
+    @classmethod
+    def of(cls, data: Dataset) -> Description:
+        """Return the description of a loaded data set."""
+        labels = data.train_labels
+        counts = data.n_train, data.n_test, data.shape, data.n_classes, data.symbols
+        return cls(*counts, labels.shape[1:], labels.dtype.kind == "f", data.by_targets)
 
 
 class _Layout(NamedTuple):
@@ -175,7 +197,7 @@ class _Layout(NamedTuple):
     folders: tuple[str, ...]  # below the given directory, where the files may be instead
     recognise: Callable[[Path], bool]
     load: Callable[[Path], Dataset]
-    describe: Callable[[Path], Description] | None  # None if the data set must be loaded for it
+    describe: Callable[[Path], tuple[Any, ...]] | None  # None if the data set must be loaded for it
     files: tuple[str, ...]  # patterns of their names
 
 
@@ -277,20 +299,18 @@ def _at_most(available: int, wanted: int | None) -> int:
 def describe_data(
     where: str, steps: int = STEPS, *, lines: bool = False, reading: Reading | None = None
 ) -> Description:
-    """Return (n_train, n_test, (c, h, w), n_classes) of `load_data(…)`, if possible from sizes and
-    headers alone.
+    """Return the description of `load_data(…)`, if possible from sizes and headers alone.
 
     Raises InputError as `load_data` does, for the files that it reads.
     """
     if reading is None or reading == Reading(seed=reading.seed):
         if where == "shapes":
-            return shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES)
+            return Description(shapes.N_TRAIN, shapes.N_TEST, shapes.SHAPE, len(shapes.CLASSES))
         if not text.is_text(where):
             folder, layout = _find(where)
             if isinstance(layout, _Layout) and layout.describe is not None:
-                return layout.describe(folder)
-    data = load_data(where, steps, lines=lines, reading=reading)
-    return data.n_train, data.n_test, data.shape, data.n_classes
+                return Description(*layout.describe(folder))
+    return Description.of(load_data(where, steps, lines=lines, reading=reading))
 
 
 def data_files(where: str) -> Iterator[str | Path]:
@@ -346,7 +366,7 @@ def _prepared(data: Dataset, reading: Reading) -> Dataset:
             return dataclasses.replace(images, preparation=preparation, seed=seed)
         if not reading.prepares:
             return images
-        from .arrays import ArrayPictures
+        from .own import ArrayPictures
 
         pictures = ArrayPictures.of(images, f"{name} image", data.name, "first")
         size = preparation.size(pictures.sizes, data.name)

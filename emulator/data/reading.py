@@ -199,10 +199,21 @@ class Reading:
         Raises:
             InputError: something is, which a text has no use for.
         """
+        self._refuse("this is a text; leave it out")
+
+    def refuse_for_values(self) -> None:
+        """Check that nothing is said of images, where inputs are taken as they are.
+
+        Raises:
+            InputError: something is.
+        """
+        self._refuse("inputs are taken as they are; leave it out, or call the array `images`")
+
+    def _refuse(self, reason: str) -> None:
         plain = Reading()
         for key in ("resize", "crop", "channels", "mean", "std", "augment", "skip_broken"):
             if getattr(self, key) != getattr(plain, key):
-                raise InputError(f"`{key}` is for images, and this is a text; leave it out")
+                raise InputError(f"`{key}` is for images, and {reason}")
 
     @classmethod
     def of(cls, config: object) -> Reading:

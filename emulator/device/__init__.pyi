@@ -1,9 +1,11 @@
 from .device import Device, Epoch, Exchange, OnStep, train_programs
 from .device_numerics import DeviceNumerics, FaultyNumerics, SoftErrors, numerics_of
 from .ends import (
+    BceHead,
     ImageSource,
     LogitsHead,
     MapSource,
+    MseHead,
     SoftmaxHead,
     Tally,
     TextSource,
@@ -31,6 +33,7 @@ __all__ = [
     "LIMBS",
     "MASTER",
     "TURNED",
+    "BceHead",
     "Bpram",
     "Device",
     "DeviceNumerics",
@@ -43,6 +46,7 @@ __all__ = [
     "MapFormats",
     "MapSource",
     "Maps",
+    "MseHead",
     "NormSums",
     "OffloadedSlice",
     "OnStep",

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Tally:
     """Sum of losses, and number of correct predictions, over `samples` samples.
 
     Where a sample has a prediction for each time step, its loss is the mean over its steps; then
-    `steps` is the number of all predictions, and `step_loss` the sum of their losses.
+    `steps` is the number of all predictions, and `step_loss` the sum of their losses. `correct` is
+    negative where predictions are numbers, of which none is right or wrong.
     """
 
     samples: int = 0
@@ -48,14 +49,25 @@ class Tally:
 
     @property
     def mean_loss(self) -> float:
-        """Mean cross-entropy of a sample."""
+        """Mean loss of a sample."""
         return self.loss / self.samples if self.samples else float("nan")
 
     @property
     def accuracy(self) -> float:
-        """Share of predictions that are right: of samples, or of time steps."""
+        """Share of predictions that are right: of samples, or of time steps; NaN of numbers."""
         predictions = self.steps or self.samples
-        return self.correct / predictions if predictions else float("nan")
+        return self.correct / predictions if predictions and self.correct >= 0 else float("nan")
+
+    @property
+    def shown(self) -> str:
+        """Accuracy and loss of a test in words."""
+        accuracy, loss = self.known_accuracy, f"test loss {self.mean_loss:.4f}"
+        return loss if accuracy is None else f"test accuracy {100 * accuracy:.2f} %, {loss}"
+
+    @property
+    def known_accuracy(self) -> float | None:
+        """The accuracy; None where nothing was predicted, or numbers were."""
+        return None if math.isnan(self.accuracy) else self.accuracy
 
     @property
     def bits_per_step(self) -> float:
@@ -102,7 +114,7 @@ class ImageSource:
     def images(self, span: SampleSpan) -> Data:
         """Return the images (samples, rows, columns, channels) of a span."""
         channels, rows, columns = self._images.shape[1:]
-        pixels = self._arena.take((span.samples, channels, rows, columns), np.uint8)
+        pixels = self._arena.take((span.samples, channels, rows, columns), self._images.dtype)
         if self._reading is not None:
             self._reading.take(self.order, self.epoch, span.slice, pixels)
         else:
@@ -171,17 +183,70 @@ class MapSource(ImageSource):
 
 class Labels:
     """Labels of samples in the order `order`: (N,), or (N, steps) for each time step; -1 is
-    none.
+    none. Or numbers, (N, values); NaN is none.
+
+    With `weights`, of each class, or a mean over all targets of a mini-batch (`by_targets`),
+    `shares` has a factor for each place of the order: samples of a mini-batch over the sum of its
+    targets' weights.
     """
 
-    def __init__(self, labels: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        labels: NDArray[Any],
+        *,
+        by_targets: bool = False,
+        weights: Sequence[float] = (),
+    ) -> None:
         self._labels = labels
+        self._weights = np.array(weights, np.float64)
+        self._sums = self._sums_of_weights() if by_targets or weights else None
+        self.shares: NDArray[np.float64] | None = None
         self.order: NDArray[np.int64] = np.arange(len(labels))
 
-    def targets(self, span: SampleSpan) -> NDArray[np.int64]:
+    def _sums_of_weights(self) -> NDArray[np.float64]:
+        """Return the sum of the weights of each sample's targets, (N,)."""
+        return self._weights_of(self._labels.reshape(len(self._labels), -1)).sum(axis=1)
+
+    def _weights_of(self, targets: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the weight of each target, 0 where there is none."""
+        counts = ~np.isnan(targets) if targets.dtype.kind == "f" else targets >= 0
+        if not len(self._weights):
+            return counts.astype(np.float64)
+        return np.where(counts, self._weights[np.maximum(targets, 0)], 0.0)
+
+    def take_order(
+        self, order: NDArray[np.int64], batch: int, places: NDArray[np.int64] | range | slice
+    ) -> None:
+        """Take the samples at `places` of an epoch's order, which falls into mini-batches of
+        `batch`.
+        """
+        self.order = order[places]
+        if self._sums is None:
+            return
+        sums, begins = self._sums[order], np.arange(0, len(order), batch)
+        # One sample after another, whatever replica has it.
+        totals, sizes = np.add.reduceat(sums, begins), np.diff([*begins, len(order)])
+        shares = np.divide(sizes, totals, out=np.zeros(len(sizes)), where=totals > 0)
+        self.shares = np.repeat(shares, sizes)[places]
+
+    def targets(self, span: SampleSpan) -> NDArray[Any]:
         """Return the labels (samples, steps) of a span, one step where a sample has one result."""
         labels = self._labels[self.order[span.slice]]
         return labels.reshape(len(labels), -1)
+
+    def scales(self, span: SampleSpan) -> NDArray[np.float64]:
+        """Return the factor of each target's loss, and of its error, (samples, steps)."""
+        assert self.shares is not None
+        return self._weights_of(self.targets(span)) * self.shares[span.slice, None]
+
+    def divisors(self, span: SampleSpan) -> NDArray[np.float32]:
+        """Return what divides the error of each target, (samples, steps)."""
+        targets = self.targets(span)
+        if self.shares is None:
+            steps = np.maximum((targets >= 0).sum(axis=1, keepdims=True), 1)
+            return np.broadcast_to(steps.astype(np.float32), targets.shape)
+        with np.errstate(divide="ignore"):
+            return (1 / self.scales(span)).astype(np.float32)
 
 
 class _Count(NamedTuple):
@@ -201,8 +266,8 @@ class SoftmaxHead(Labels):
     over samples, not of their mean, since the update averages the sums in LGB.
     """
 
-    def __init__(self, labels: NDArray[np.int64], smoothing: float = 0.0) -> None:
-        super().__init__(labels)
+    def __init__(self, labels: NDArray[Any], smoothing: float = 0.0, **of_labels: Any) -> None:
+        super().__init__(labels, **of_labels)
         self._smoothing = smoothing
         self._errors = ActRam(Arena())
         self._counts: dict[int, list[_Count]] = collections.defaultdict(list)
@@ -217,6 +282,8 @@ class SoftmaxHead(Labels):
 
     def _judge(self, span: SampleSpan, outputs: Data) -> Data:
         labels = self._labels[self.order[span.slice]]
+        if self._sums is not None:
+            return self._judge_targets(span, outputs)
         if labels.ndim == 1:
             losses, errors, correct = loss.softmax_cross_entropy(
                 outputs.reshape(len(outputs), -1), labels, self._smoothing
@@ -236,6 +303,42 @@ class SoftmaxHead(Labels):
         self._count_steps(span, steps, losses, correct)
         return maps.reshape(outputs.shape)
 
+    def _judge_targets(self, span: SampleSpan, outputs: Data) -> Data:
+        """Judge with a weight for each target."""
+        targets, scales = self.targets(span), self.scales(span)
+        losses, errors, correct = self._compare(outputs.reshape(len(targets), -1), targets)
+        counts = scales > 0
+        means = np.where(counts, losses * scales, 0).sum(axis=1)
+        right = -len(targets) if correct is None else int(correct[counts].sum())
+        tally = Tally(len(targets), correct=right, steps=self._steps(counts))
+        self._count(span, tally, means.tolist(), self._step_losses(losses, counts))
+        by_target = errors.reshape(*targets.shape, -1) * scales[..., None].astype(np.float32)
+        return np.ascontiguousarray(by_target.reshape(outputs.shape))
+
+    def _compare(
+        self, outputs: Data, targets: NDArray[Any]
+    ) -> tuple[Data, Data, NDArray[np.bool_] | None]:
+        """Return losses (samples, targets), errors as outputs (samples, values), and what is right.
+
+        Of a target that is none, the loss and the error are 0.
+        """
+        logits, counts = outputs.reshape(*targets.shape, -1), targets >= 0
+        losses, correct = np.zeros(targets.shape, np.float32), np.zeros(targets.shape, bool)
+        errors = np.zeros(logits.shape, np.float32)
+        losses[counts], errors[counts], correct[counts] = loss.softmax_cross_entropy(
+            logits[counts], targets[counts], self._smoothing
+        )
+        return losses, errors, correct
+
+    def _steps(self, counts: NDArray[np.bool_]) -> int:
+        """Return the number of predictions among targets."""
+        return int(counts.sum())
+
+    def _step_losses(self, losses: Data, counts: NDArray[np.bool_]) -> list[float]:
+        """Return the sum of each sample's losses in nats, without weights."""
+        sums: list[float] = np.where(counts, losses, 0).sum(axis=1, dtype=np.float64).tolist()
+        return sums
+
     def _count_steps(
         self, span: SampleSpan, steps: NDArray[np.int64], losses: Data, correct: NDArray[np.bool_]
     ) -> None:
@@ -246,7 +349,7 @@ class SoftmaxHead(Labels):
             np.repeat(np.arange(len(steps)), steps), losses, len(steps)
         )  # one step after another
         tally = Tally(len(steps), correct=int(correct.sum()), steps=int(steps.sum()))
-        self._count(span, tally, (sums / steps).tolist(), sums.tolist())
+        self._count(span, tally, (sums / np.maximum(steps, 1)).tolist(), sums.tolist())
 
     def _count(
         self, span: SampleSpan, tally: Tally, losses: list[float], step_losses: Sequence[float] = ()
@@ -274,6 +377,40 @@ class SoftmaxHead(Labels):
         return total
 
 
+class MseHead(SoftmaxHead):
+    """Mean of squared errors, over all numbers of a mini-batch, as PyTorch's MSELoss."""
+
+    def _compare(
+        self, outputs: Data, targets: NDArray[Any]
+    ) -> tuple[Data, Data, NDArray[np.bool_] | None]:
+        """See `SoftmaxHead`."""
+        return *loss.squared_error(outputs, targets), None
+
+    def _steps(self, counts: NDArray[np.bool_]) -> int:
+        """See `SoftmaxHead`."""
+        return 0
+
+    def _step_losses(self, losses: Data, counts: NDArray[np.bool_]) -> list[float]:
+        """See `SoftmaxHead`."""
+        return []
+
+
+class BceHead(SoftmaxHead):
+    """Binary cross-entropy of logits, or of `probabilities`, over all labels of a mini-batch."""
+
+    def __init__(self, labels: NDArray[Any], *, probabilities: bool, **of_labels: Any) -> None:
+        super().__init__(labels, **of_labels)
+        self._probabilities = probabilities
+
+    def _compare(
+        self, outputs: Data, targets: NDArray[Any]
+    ) -> tuple[Data, Data, NDArray[np.bool_] | None]:
+        """See `SoftmaxHead`."""
+        middle = 0.5 if self._probabilities else 0.0
+        compared = loss.binary_cross_entropy(outputs, targets, probabilities=self._probabilities)
+        return *compared, (outputs > middle) == (targets > 0.5)
+
+
 class LogitsHead(SoftmaxHead):
     """Keeps what the network makes of `samples` samples, before softmax, and judges nothing."""
 
@@ -297,7 +434,13 @@ class VocabularyHead(SoftmaxHead):
         counts = targets >= 0
         states = outputs.reshape(*targets.shape, -1)
         losses, correct = vocabulary_loss.judged(states[counts])
-        if self._labels.ndim == 1:
+        if self._sums is not None:
+            every = np.zeros(targets.shape, np.float32)
+            every[counts] = losses
+            means = (every * self.scales(span)).sum(axis=1)
+            tally = Tally(len(targets), correct=int(correct.sum()), steps=int(counts.sum()))
+            self._count(span, tally, means.tolist(), self._step_losses(every, counts))
+        elif self._labels.ndim == 1:
             self._count(span, Tally(len(targets), correct=int(correct.sum())), losses.tolist())
         else:
             self._count_steps(span, counts.sum(axis=1), losses, correct)

@@ -41,9 +41,8 @@ def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -
     graph = _Graph(Tensor(0, description.input, IMAGES), source)
     for place, (where, node) in enumerate(zip(places, description.layers, strict=True)):
         graph.add(where, node, is_last=place + 1 == len(description.layers))
-    return Network(
-        description.name, description.input, description.start, graph.layers(description)
-    )
+    layers = graph.layers(description)
+    return Network(description.name, description.input, description.start, layers, loss=graph.loss)
 
 
 @dataclasses.dataclass
@@ -69,6 +68,8 @@ class _Graph:
         self._counts: Counter[str] = Counter()
         self._result: Tensor | None = None
         self._vocabulary_parallel = False
+        self.loss = ""
+        """The operation that closes the network."""
 
     def add(self, where: str, node: Node, *, is_last: bool) -> None:
         """Add the next operation of the description; messages about it begin with `where`."""
@@ -121,7 +122,7 @@ class _Graph:
 
     def _close(self, where: str, closing: Closing) -> None:
         """Note whether slices of the last layer compute their own parts of the loss."""
-        self._vocabulary_parallel = closing.vocabulary_parallel
+        self._vocabulary_parallel, self.loss = closing.vocabulary_parallel, closing.type
         if not closing.vocabulary_parallel or not self._opened:
             return
         last, result = self._opened[-1], self._result
@@ -135,19 +136,16 @@ class _Graph:
     def layers(self, description: Description) -> tuple[Layer, ...]:
         """Return all layers, once all operations are added."""
         if self._result is None:
-            raise InputError(f'{self._source}: the last of `layers` must be {{type = "softmax"}}')
+            raise InputError(
+                f'{self._source}: the last of `layers` must be {{type = "softmax"}}, or another'
+                " loss: mse, bce"
+            )
         if not self._opened:
             raise InputError(
                 f"{self._source}: `layers` holds no layer, such as conv, fc or lstm, so there is"
                 " nothing to train"
             )
         looks_back = any(opened.operation.looks_back for opened in self._opened)
-        if self._result.shape[1:] != (1, 1) and (not looks_back or self._result.shape[2] != 1):
-            raise InputError(
-                f"{self._source}: softmax needs one value a class, found maps of"
-                f" {self._result.shape[1]}x{self._result.shape[2]}; end with fc or"
-                " global-average-pool"
-            )
         self._check_symbols()
         last_uses = self._last_uses()
         for number, where in self._places.items():

@@ -239,6 +239,8 @@ class Network:
     layers: tuple[Layer, ...]
     text: str = dataclasses.field(default="", repr=False, compare=False)
     note: str = dataclasses.field(default="", repr=False, compare=False)
+    loss: str = "softmax"
+    """The operation that closes it, or another loss that a run has in its place."""
 
     def __post_init__(self) -> None:
         check_names("network", (self.name,))
@@ -248,6 +250,17 @@ class Network:
     def classes(self) -> int:
         """Number of outputs."""
         return self.layers[-1].feeds[0]
+
+    @property
+    def has_map_results(self) -> bool:
+        """Whether its results are maps, of pixels, and no row or sequence."""
+        _, rows, columns = self.layers[-1].feeds
+        return columns > 1 or (rows > 1 and not self.takes_sequence and not self.last_first)
+
+    @property
+    def ends_in_sigmoid(self) -> bool:
+        """Whether the outputs are those of a sigmoid, and so probabilities."""
+        return bool(last := self.layers[-1].sfu) and last[-1].operation.type == "sigmoid"
 
     @property
     def entry(self) -> Shape:
@@ -287,10 +300,11 @@ class Network:
 
     @property
     def result_steps(self) -> int:
-        """Number of time steps that have results of their own; 1 where the network has one
-        result.
+        """Number of time steps, or pixels, that have results of their own; 1 where the network has
+        one result.
         """
-        return self.layers[-1].feeds[1]
+        _, rows, columns = self.layers[-1].feeds
+        return rows * columns
 
     @property
     def last_first(self) -> bool:

@@ -25,9 +25,8 @@ ONNX = ".onnx"
 _ZOO = "network/zoo"
 
 _OF_ONE_OUTPUT = (
-    "it has one output, as of a model that gives yes or no, or a number; training here is by"
-    " softmax and cross-entropy over classes, which is 0 for one of them: a network needs an output"
-    " for each class"
+    "it has one output, as of a model that gives yes or no, or a number: softmax and cross-entropy"
+    " over one class have no loss, so train it with `loss` = bce or mse"
 )
 
 
@@ -130,7 +129,7 @@ def described_network(
     from .graph import resolve
 
     resolved = resolve(description, source)
-    if resolved.classes == 1:
+    if resolved.classes == 1 and resolved.loss == "softmax":
         note = "; ".join([_OF_ONE_OUTPUT, *filter(None, [note])])
     return dataclasses.replace(resolved, text=text or to_toml(description), note=note)
 
@@ -244,8 +243,11 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
             )
     [results] = network.layers[-1].hands_on
     last, steps = nodes.of(results.number), network.result_steps
-    logits = nodes.steps(last, _OUTPUT) if steps > 1 else nodes.row(last, _OUTPUT)
     axes: list[str | int] = ["samples", *([steps] if steps > 1 else []), network.classes]
+    if network.has_map_results:
+        logits, axes = last, ["samples", *network.layers[-1].feeds]
+    else:
+        logits = nodes.steps(last, _OUTPUT) if steps > 1 else nodes.row(last, _OUTPUT)
     kind = TensorProto.INT64 if form is Form.SYMBOLS else TensorProto.FLOAT
     model = helper.make_model(
         helper.make_graph(

@@ -352,10 +352,16 @@ class RowLayer(LayerOperation):
 
 
 class Closing(Operation):
-    """An operation that closes a network: the loss."""
+    """An operation that closes a network: the loss, which takes the network's outputs as they
+    are.
+    """
 
     vocabulary_parallel: bool
     """Whether slices of the layer before it compute their own parts of it."""
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
 
 
 def windows(shape: Shape, window: Window) -> Pair:

@@ -4,12 +4,12 @@ resources, layout.
 
 from .chain import asked_chunks, check_samples, in_precision, warm_ups_of
 from .data import (
-    check_data,
     check_normalised,
     configured_network,
     data_of,
     drawn_layers,
     epoch_samples,
+    fitting_data,
     limited,
     network_for,
     network_of,
@@ -61,7 +61,6 @@ __all__ = [
     "bram_bytes",
     "buffer_resources",
     "check_batch",
-    "check_data",
     "check_memory",
     "check_normalised",
     "check_samples",
@@ -75,6 +74,7 @@ __all__ = [
     "exchange_times",
     "fill_ps",
     "find_steady",
+    "fitting_data",
     "idle_settings",
     "in_precision",
     "lay_out",

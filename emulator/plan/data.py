@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import math
 import os
@@ -34,6 +35,7 @@ from ..network import (
     with_frozen,
 )
 from ..network.operations.normalisation import BatchNorm
+from .fit import check_fits, fitted
 from .plan import ChainPlan, Plan
 from .zero import check_micro_batches
 
@@ -137,10 +139,7 @@ def training_data(plan: Plan) -> Dataset:
         data = load_data(
             where, plan.network.input[1], lines=lines, reading=Reading.of(config), enough=enough
         )
-    _check(plan, where, data.shape, data.n_classes, is_text=bool(data.symbols))
-    if data.symbols and plan.network.result_steps == 1:
-        data = data.last_labels()
-    return limited(plan, data)
+    return limited(plan, fitted(plan.network, data, where))
 
 
 def limited(plan: Plan, data: Dataset) -> Dataset:
@@ -168,13 +167,14 @@ def epoch_samples(plan: Plan) -> int:
     with _about_data(where):
         lines = config.text_samples == "lines"
         steps, reading = plan.network.input[1], Reading.of(config)
-        available, _, shape, classes = describe_data(where, steps, lines=lines, reading=reading)
+        said = describe_data(where, steps, lines=lines, reading=reading)
     try:
-        _check(plan, where, shape, classes, is_text=is_text(where))
+        check_fits(plan.network, where, said)
     except InputError as error:
         raise InputError(
             f"{error}; with `samples` and without `data`, a run can be planned without data"
         ) from None
+    available = said.n_train
     if config.samples is not None and config.samples > available:
         raise InputError(
             f"`samples` = {config.samples}: but {where} has {available} training"
@@ -184,13 +184,14 @@ def epoch_samples(plan: Plan) -> int:
     return config.samples or available
 
 
-def check_data(plan: Plan, data: Dataset) -> None:
-    """Check that a plan's network takes the images or the text of a data set, and has its classes.
+def fitting_data(plan: Plan, data: Dataset) -> Dataset:
+    """Return a loaded data set as the plan's network takes its images, values or text, and its
+    loss the targets.
 
     Raises:
-        InputError: shape or number of classes differ.
+        InputError: the network does not take them.
     """
-    _check(plan, data.name, data.shape, data.n_classes, is_text=bool(data.symbols))
+    return fitted(plan.network, data, data.name)
 
 
 def check_normalised(plan: Plan, samples: int) -> None:
@@ -223,63 +224,6 @@ def check_normalised(plan: Plan, samples: int) -> None:
                 )
 
 
-def _check(plan: Plan, name: str, shape: Shape, classes: int, *, is_text: bool) -> None:
-    network, source = plan.network, f"`data` = {name!r}"
-    if classes == network.classes == 1:
-        raise InputError(
-            f"{source}: has one class, and network {network.name} one output: there is nothing to"
-            " learn, and every sample's loss is 0; give data of two classes or more"
-        )
-    if is_text:
-        _check_text(network, source, shape)
-        return
-    if shape != network.input:
-        raise InputError(
-            f"{source}: images are {_size(shape)}, but network {network.name} takes"
-            f" {_size(network.input)}"
-        )
-    if network.takes_symbols:
-        raise InputError(
-            f"{source}: has images, but network {network.name} looks up symbols; give it a text"
-        )
-    if network.result_steps > 1:
-        raise InputError(
-            f"{source}: has a label for each image, but network {network.name} has results for each"
-            " of its"
-            f' {network.result_steps} steps; put {{type = "last-step"}} before its last layer'
-        )
-    if classes != network.classes:
-        raise InputError(
-            f"{source}: has {plural(classes, 'class')}, but network {network.name} has"
-            f" {plural(network.classes, 'output')}"
-            + ("; a network needs an output for each class" if network.classes == 1 else "")
-        )
-
-
-def _check_text(network: Network, source: str, shape: Shape) -> None:
-    """Check a network against a text of this shape; it may have channels and outputs for more
-    symbols.
-    """
-    symbols, steps, _ = shape
-    should = f"its `input` should be [{symbols}, {steps}, 1], and its outputs as many as symbols"
-    if not network.takes_sequence or network.entry != network.input:
-        raise InputError(
-            f"{source}: is a text, but network {network.name} takes images of"
-            f" {_size(network.input)}; {should}"
-        )
-    if symbols > min(network.input[0], network.classes):
-        raise InputError(
-            f"{source}: has {symbols:,} symbols, but network {network.name} takes"
-            f" {network.input[0]:,} and has {network.classes:,} outputs; {should}"
-        )
-    if network.result_steps not in (1, steps):
-        raise InputError(
-            f"{source}: has {plural(steps, 'step')}, but network {network.name} has results for"
-            f" {network.result_steps:,}; it"
-            " should have one for each step, or one in all"
-        )
-
-
 @contextlib.contextmanager
 def _about_data(where: str) -> Iterator[None]:
     """Prefix errors about a data set with the configuration key that names it."""
@@ -289,17 +233,27 @@ def _about_data(where: str) -> Iterator[None]:
         raise InputError(f"`data` = {where!r}: {error}") from None
 
 
-def _size(shape: Shape) -> str:
-    return "x".join(map(str, shape))
-
-
 def check_loss(config: Config, network: Network) -> None:
     """Check that a configuration suits the network's loss.
 
     Raises:
         InputError: slices compute parts of the loss, and labels are smoothed, or there are no
-            slices.
+            slices; or a key is of another loss.
     """
+    weights = config.class_weights
+    for key, given in (("label_smoothing", config.label_smoothing), ("class_weights", weights)):
+        if given and network.loss != "softmax":
+            raise InputError(f"`{key}` is of classes, and `loss` is {network.loss}; leave it out")
+    if weights and (len(weights) != network.classes or not any(weights)):
+        raise InputError(
+            f"`class_weights`: {plural(len(weights), 'number')}, but {network.name} has"
+            f" {plural(network.classes, 'class')}; give one for each, not all 0"
+        )
+    if weights and (config.label_smoothing or network.layers[-1].vocabulary_parallel):
+        raise InputError(
+            "`class_weights`: go with neither `label_smoothing` nor `vocabulary_parallel`; leave"
+            " one out"
+        )
     if not network.layers[-1].vocabulary_parallel:
         return
     if config.schedule.offload is not None:
@@ -316,13 +270,20 @@ def check_loss(config: Config, network: Network) -> None:
 
 
 def tuned(config: Config, network: Network) -> Network:
-    """Return the network with the layers frozen, and in formats of their own, that a configuration
-    names.
+    """Return the network with the loss, and with the layers frozen and in formats of their own, that
+    a configuration names.
 
     Raises:
         InputError: it names no such layers, or new ones without `init`, or one of two layers that
             share weights.
     """
+    if config.loss is not None:
+        if config.loss != "softmax" and network.layers[-1].vocabulary_parallel:
+            raise InputError(
+                f"`loss` = {config.loss!r}: slices of {network.name} compute parts of softmax;"
+                " leave `vocabulary_parallel` out"
+            )
+        network = dataclasses.replace(network, loss=config.loss)
     drawn = drawn_layers(config, network)
     begins = isinstance(network, TorchNetwork) or config.init is not None
     if drawn and not begins and config.resume is None:

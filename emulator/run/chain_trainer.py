@@ -156,7 +156,7 @@ class ChainTrainer(Trainer):
         sizes, programs = self._step_sizes[leg.first : leg.last], list[Coroutine[Any, Any, None]]()
         for replica, (chain, ends) in enumerate(zip(self.replicas.chains, self._ends, strict=True)):
             places, schedule = replica_leg(self.plan, replica, self._samples, leg)
-            ends.attach_training(chain, order[places], number)
+            ends.attach_training(chain, order, number, places)
             numbers = places + number * self._samples
             epoch = Epoch(
                 *(

@@ -19,7 +19,7 @@ from ..config import Config, settings_config
 from ..data import Dataset, NgramBits, ngram_bits
 from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
 from ..network import Network
-from ..plan import ChainPlan, check_data, make_plan, training_data
+from ..plan import ChainPlan, fitting_data, make_plan, training_data
 from .chain_trainer import ChainTrainer
 from .placement import check_needs
 from .state import RunWeights, deal_weights
@@ -37,7 +37,7 @@ _OF_DATA = (
         "test_share",
         "split_seed",
     ),
-    *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch"),
+    *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch", "loss"),
 )
 """Keys of a run on which its test depends; the order of sums follows from `micro_batch`."""
 
@@ -71,7 +71,7 @@ class Evaluation:
 
     @property
     def test_loss(self) -> float:
-        """Mean cross-entropy of a sample."""
+        """Mean loss of a sample."""
         return self.tested.mean_loss
 
     @property
@@ -86,8 +86,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         samples = plural(self.test_samples, f"test {self.network.sample_noun}")
-        accuracy = f"accuracy {100 * self.test_accuracy:.2f} %, loss {self.test_loss:.4f}"
-        return f"<Evaluation of {self.network.name} on {samples} of {self.data}: {accuracy}>"
+        shown = self.tested.shown.replace("test ", "")
+        return f"<Evaluation of {self.network.name} on {samples} of {self.data}: {shown}>"
 
 
 def evaluate(
@@ -105,9 +105,7 @@ def evaluate(
     own = data if isinstance(data, Dataset) else None
     overrides = {"data": None if own is not None else data, "test_samples": test_samples}
     plan, config = _on_data(run, overrides)
-    if own is not None:
-        check_data(plan, own)
-    tests = training_data(plan) if own is None else own
+    tests = training_data(plan) if own is None else fitting_data(plan, own)
     if not tests.n_test:
         raise InputError(f"`data` = {tests.name!r}: has no test samples")
     if config.test_samples is not None:  # the run's own number is for its own data
@@ -116,7 +114,7 @@ def evaluate(
         tests = tests.first(min(config.samples, tests.n_train))
     with _trained(plan, tests, run) as trainer:
         tested = trainer.evaluate()
-    predicts_each = tests.symbols and run.network.result_steps > 1
+    predicts_each = tests.is_text and run.network.result_steps > 1
     return Evaluation(
         run.network, tests.name, tested, ngram_bits(tests) if predicts_each else None, tests.note
     )
@@ -147,7 +145,8 @@ def symbols_of(run: RunWeights) -> tuple[str, ...]:
 
 def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
     """Return the logits (n, classes) that a run's weights make of samples, in evaluation; where
-    each step has a result, (n, steps, classes).
+    each step has a result, (n, steps, classes), and where each pixel has one, (n, classes, rows,
+    columns).
 
     Samples are what the network takes, normalised already: floats (n, channels, rows, columns), (n,
     rows, columns) of one channel, (n, steps, values) of a sequence or (n, values); or symbols,
@@ -181,6 +180,7 @@ def predicting(
     plan = make_plan(config, 1, network=network)
     nothing = np.broadcast_to(np.uint8(0), (count, *network.input)), np.zeros(count, np.int64)
     data = Dataset("samples", *nothing, *nothing, tuple(map(str, range(network.classes))))
+    classes, rows, columns = network.layers[-1].feeds
     steps = (network.result_steps,) if network.result_steps > 1 else ()
 
     with _trained(plan, data, run) as trainer:
@@ -189,7 +189,10 @@ def predicting(
             head = LogitsHead(count, network.result_steps * network.classes)
             with np.errstate(over="ignore", invalid="ignore"):
                 trainer.infer(source, head)
-            return head.logits.reshape(count, *steps, network.classes)
+            if not network.has_map_results:
+                return head.logits.reshape(count, *steps, classes)
+            by_pixel = head.logits.reshape(count, rows, columns, classes)
+            return np.ascontiguousarray(by_pixel.transpose(0, 3, 1, 2))
 
         yield logits_of
 

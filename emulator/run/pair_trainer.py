@@ -165,7 +165,7 @@ class PairTrainer(Trainer):
             now_ps += self._step_ps[sizes[step]]
             report(step, tally, now_ps)
 
-        self._ends[0].attach_training(self.devices, order[places], number)
+        self._ends[0].attach_training(self.devices, order, number, places)
         numbers = np.array(places) + number * self._samples
         epoch = Epoch(
             schedule.micro_batches, schedule.step_samples, sizes, rules.of_leg(leg.first), numbers

@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from ...kernels import Arena
 from ...launch import Ranks
 from ..data import Dataset, Images
 from ..device import (
+    BceHead,
     DeviceNumerics,
     ImageSource,
     Learnt,
+    MseHead,
     Rules,
     SliceNumerics,
     SoftmaxHead,
@@ -39,6 +41,9 @@ from .chain import Carriers
 from .results import EpochRecord, EpochSizes, History, SoFar, StepReports, StepTable, Usage, Weights
 from .segments import Leg, Position, legs_of
 from .state import gathered_weights
+
+if TYPE_CHECKING:
+    from ..config import Config
 
 _EVALUATION_MICRO_BATCH = 16  # at least; larger ones gain little and take memory
 _EVALUATION_ROUND = 4  # micro-batches for each rank
@@ -87,12 +92,14 @@ class Ends:
     test_head: SoftmaxHead | None
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
+    batch: int = 1
 
     @classmethod
-    def of(cls, chain: Hosted, data: Dataset, network: Network, smoothing: float = 0.0) -> Ends:
+    def of(cls, chain: Hosted, data: Dataset, network: Network, config: Config) -> Ends:
         """Return the ends of a chain for a data set's images and labels.
 
-        Training labels are smoothed; losses of tests are those of the labels themselves.
+        Training labels are smoothed, and weighted; losses of tests are those of the labels
+        themselves.
         """
         normalisation = data.normalisation() if chain.starts_here and not data.symbols else None
 
@@ -105,26 +112,42 @@ class Ends:
                 np.asarray(images), chain.arena, network.entry, one_hot=not network.takes_symbols
             )
 
-        def head(labels: NDArray[np.int64], smoothing: float = 0.0) -> SoftmaxHead | None:
+        def head(labels: NDArray[Any], **of_training: Any) -> SoftmaxHead | None:
             if not chain.ends_here:
                 return None
             is_parallel = network.layers[-1].vocabulary_parallel
-            return VocabularyHead(labels) if is_parallel else SoftmaxHead(labels, smoothing)
+            by_targets = data.by_targets or network.loss != "softmax"
+            if network.loss == "mse":
+                return MseHead(labels, by_targets=by_targets)
+            if network.loss == "bce":
+                probabilities = network.ends_in_sigmoid
+                return BceHead(labels, probabilities=probabilities, by_targets=by_targets)
+            head = VocabularyHead if is_parallel else SoftmaxHead
+            return head(labels, by_targets=by_targets, **of_training)
 
         train, test = source(data.train_images), source(data.test_images)
-        heads = head(data.train_labels, smoothing), head(data.test_labels)
-        return cls(train, test, *heads, data.train_lengths, data.test_lengths)
+        of_training = {"smoothing": config.label_smoothing, "weights": config.class_weights}
+        heads = head(data.train_labels, **of_training), head(data.test_labels)
+        if heads[1] is not None and data.n_test:
+            heads[1].take_order(np.arange(data.n_test), data.n_test, slice(None))
+        return cls(train, test, *heads, data.train_lengths, data.test_lengths, config.batch)
 
-    def attach_training(self, chain: Hosted, order: NDArray[np.int64], epoch: int = 0) -> None:
-        """Attach the ends for training, with the images in this order, augmented as in this
-        epoch.
+    def attach_training(
+        self,
+        chain: Hosted,
+        order: NDArray[np.int64],
+        epoch: int = 0,
+        places: NDArray[np.int64] | range | slice = slice(None),
+    ) -> None:
+        """Attach the ends for training, with the images at `places` of this order, augmented as in
+        this epoch.
         """
         if self.train_source is not None:
             self.train_source.epoch = epoch
-        for end in (self.train_source, self.train_head):
-            if end is not None:
-                end.order = order
-        lengths = None if self.train_lengths is None else self.train_lengths[order]
+            self.train_source.order = order[places]
+        if self.train_head is not None:
+            self.train_head.take_order(order, self.batch, places)
+        lengths = None if self.train_lengths is None else self.train_lengths[order[places]]
         chain.attach(self.train_source, self.train_head, lengths)
 
 
@@ -154,9 +177,7 @@ class Trainer(abc.ABC):
         self._pumps: list[Pump] = (
             [*carriers.pumps] if ranks.comm is None else [*carriers.pumps, ranks]
         )
-        self._ends = [
-            Ends.of(replica, data, plan.network, config.label_smoothing) for replica in hosted
-        ]
+        self._ends = [Ends.of(replica, data, plan.network, config) for replica in hosted]
         self._test_batches = cut_samples(data.n_test, max(data.n_test, 1), self.most_samples(plan))
         ranks.gather(None)  # all are ready
         self.started_s = time.perf_counter()

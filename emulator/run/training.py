@@ -16,7 +16,7 @@ from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
 from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile, plural
 from ..data import Dataset
-from ..plan import ChainPlan, Plan, check_data, check_normalised, limited, training_data
+from ..plan import ChainPlan, Plan, check_normalised, fitting_data, limited, training_data
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
 from .placement import check_needs
 from .results import EpochRecord, Recorder, StepResult, Weights, open_log
@@ -69,9 +69,8 @@ class Training:
             )
             if trace is not None and leads:
                 files.enter_context(trace)
-            if data is not None:
-                check_data(plan, data)
-            self.data = training_data(plan) if data is None else limited(plan, data)
+            own = training_data(plan) if data is None else limited(plan, fitting_data(plan, data))
+            self.data = own
             check_normalised(plan, self.data.n_train)
             if config.patience is not None and not self.data.n_test:
                 raise InputError(

@@ -103,10 +103,7 @@ def _trained(
     failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
     def on_epoch(result: EpochRecord, *_: object) -> None:
-        note(
-            f"{precision}: epoch {result.epoch + 1} of {epochs}, test accuracy"
-            f" {100 * result.test.accuracy:.2f} %"
-        )
+        note(f"{precision}: epoch {result.epoch + 1} of {epochs}, {result.test.shown}")
 
     with Training(plan, process, start, series=series) as training:
 

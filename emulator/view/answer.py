@@ -9,6 +9,7 @@ stays in single precision.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -96,11 +97,20 @@ def epoch_line(
     return Line(f"epoch of {counted}: {format_time_ps(time_ps)}{ignored(missing_bytes)}", optional)
 
 
-def outcome_line(epochs: int, planned: int, train_loss: float, test_accuracy: float | None) -> Line:
-    """Return how well a network has been trained in so many of the planned epochs; `test_accuracy`
-    is a fraction, or None if nothing was tested.
+def outcome_line(
+    epochs: int,
+    planned: int,
+    train_loss: float,
+    test_accuracy: float | None,
+    test_loss: float = math.nan,
+) -> Line:
+    """Return how well a network has been trained in so many of the planned epochs: by
+    `test_accuracy`, a fraction, or by the test's loss where nothing is right or wrong; None and NaN
+    if nothing was tested.
     """
-    tested = "" if test_accuracy is None else f"test accuracy {100 * test_accuracy:.2f} %, "
+    tested = "" if math.isnan(test_loss) else f"test loss {test_loss:.4f}, "
+    if test_accuracy is not None and not math.isnan(test_accuracy):
+        tested = f"test accuracy {100 * test_accuracy:.2f} %, "
     count = f"{epochs:,} of " if epochs < planned else ""
     after = f"{count}{planned:,} epoch{'s' * (planned != 1)}"
     return Line(f"{tested}train loss {train_loss:.4f} after {after}")

@@ -1,4 +1,6 @@
-"""The loss at the end of a classifier: softmax and cross-entropy in one."""
+"""Losses at the end of a network: softmax and cross-entropy in one; squared error; and binary
+cross-entropy of logits, or of probabilities.
+"""
 
 from typing import Any
 
@@ -38,10 +40,84 @@ def softmax_cross_entropy(
     return losses, errors, correct
 
 
+def squared_error(outputs: Floats, targets: Floats) -> tuple[Floats, Floats]:
+    """Return (losses, errors) of outputs and targets of one shape: (y - t)², and 2 (y - t).
+
+    A target that is NaN is none: its loss and its error are 0. Raise ValueError for shapes that
+    differ.
+    """
+    return _of_numbers(_squared_error, outputs, targets)
+
+
+def binary_cross_entropy(
+    outputs: Floats, targets: Floats, *, probabilities: bool = False
+) -> tuple[Floats, Floats]:
+    """Return (losses, errors) of logits and targets from 0 to 1, of one shape: as PyTorch's
+    BCEWithLogitsLoss.
+
+    With `probabilities`, outputs are behind a sigmoid, as for PyTorch's BCELoss, whose logarithms
+    are at least -100. A target that is NaN is none: its loss and its error are 0. Raise ValueError
+    for shapes that differ.
+    """
+    return _of_numbers(_binary_of_probabilities if probabilities else _binary, outputs, targets)
+
+
+def _of_numbers(kernel: Any, outputs: Floats, targets: Floats) -> tuple[Floats, Floats]:
+    if outputs.shape != targets.shape:
+        raise ValueError(f"targets {targets.shape} do not fit outputs {outputs.shape}")
+    losses, errors = np.empty(outputs.shape, np.float32), np.empty(outputs.shape, np.float32)
+    flat = dense(outputs, "outputs").reshape(-1), dense(targets, "targets").reshape(-1)
+    kernel(*flat, losses.reshape(-1), errors.reshape(-1))
+    return losses, errors
+
+
 def warm() -> None:
     """Compile all kernels: call each once on tiny arrays, as training calls it."""
+    ones = np.ones((1, 2), np.float32)
     for smoothing in (0.0, 0.1):
-        softmax_cross_entropy(np.ones((1, 2), np.float32), np.zeros(1, np.int64), smoothing)
+        softmax_cross_entropy(ones, np.zeros(1, np.int64), smoothing)
+    squared_error(ones, ones)
+    for probabilities in (False, True):
+        binary_cross_entropy(ones, ones, probabilities=probabilities)
+
+
+# In double precision, and rounded once.
+
+
+@compiled
+def _squared_error(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
+    for i in range(len(outputs)):
+        if np.isnan(targets[i]):
+            losses[i], errors[i] = 0.0, 0.0
+            continue
+        apart = np.float64(outputs[i]) - np.float64(targets[i])
+        losses[i], errors[i] = apart * apart, 2.0 * apart
+
+
+@compiled
+def _binary(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
+    for i in range(len(outputs)):
+        if np.isnan(targets[i]):
+            losses[i], errors[i] = 0.0, 0.0
+            continue
+        x, t = np.float64(outputs[i]), np.float64(targets[i])
+        # No power of a positive number: it would overflow.
+        power = np.exp(-abs(x))
+        losses[i] = max(x, 0.0) - x * t + np.log1p(power)
+        errors[i] = (1.0 if x >= 0.0 else power) / (1.0 + power) - t
+
+
+@compiled
+def _binary_of_probabilities(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
+    for i in range(len(outputs)):
+        if np.isnan(targets[i]):
+            losses[i], errors[i] = 0.0, 0.0
+            continue
+        p, t = np.float64(outputs[i]), np.float64(targets[i])
+        own = max(np.log(p), -100.0) if p > 0.0 else -100.0
+        other = max(np.log1p(-p), -100.0) if p < 1.0 else -100.0
+        losses[i] = -(t * own + (1.0 - t) * other)
+        errors[i] = (p - t) / max((1.0 - p) * p, 1e-12)
 
 
 @compiled

@@ -433,10 +433,10 @@ class VocabularySlice(ConvSlice):
         """See `ConvSlice`; `dy` are the sums of each row, (samples, rows, 1, SUMS)."""
         logits, samples = self._logits.read(span)
         targets = self._targets(span)
-        steps = np.maximum((targets >= 0).sum(axis=1, keepdims=True), 1).astype(np.float32)
         own = self._arena.take(logits.shape)
         flat, sums, errors = (rows.reshape(-1, rows.shape[-1]) for rows in (logits, dy, own))
-        divisors = np.broadcast_to(steps, targets.shape).reshape(-1)
+        assert self._labels is not None
+        divisors = self._labels.divisors(span).reshape(-1)
         vocabulary_loss.errors(
             flat, targets.reshape(-1), self.part.out_channels.start, sums, divisors, errors
         )

@@ -368,9 +368,8 @@ def _of_end(walk: Walk) -> list[str]:
     if output.is_closed or last is None or last.kind not in _BOUNDED:
         return []
     return [
-        f"its last operation is {_BOUNDED[last.kind]}, so the model has another loss, such as"
-        " binary cross-entropy; training here is by softmax over its outputs, as classes, and"
-        " cross-entropy"
+        f"its last operation is {_BOUNDED[last.kind]}, so the model has another loss than softmax"
+        " and cross-entropy; train it with `loss` = bce, or mse"
     ]
 
 

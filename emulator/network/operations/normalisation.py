@@ -315,7 +315,7 @@ class DropoutUnit(Unit):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Softmax(Closing):
-    """Softmax with cross-entropy, which closes every network.
+    """Softmax with cross-entropy, which closes a classifier.
 
     Where it is `vocabulary_parallel`, the layer before it is cut by output channels, and each of
     its slices computes the loss's sums and errors of its own: devices send one another two numbers
@@ -325,7 +325,3 @@ class Softmax(Closing):
     vocabulary_parallel: bool = False
 
     type = "softmax"
-
-    def output(self, inputs: Sequence[Shape]) -> Shape:
-        """See `Operation`."""
-        return inputs[0]

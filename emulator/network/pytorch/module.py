@@ -32,6 +32,7 @@ class NetworkModule(nn.Module):
         self._entry, self._symbols = network.entry, network.takes_symbols
         self._steps_first = network.takes_sequence and not self._symbols
         self._by_steps = network.result_steps > 1
+        self._makes_maps = network.has_map_results
         self._calls: list[_Call] = []
         for call, module in _calls(network):
             self._calls.append(call)
@@ -51,6 +52,8 @@ class NetworkModule(nn.Module):
         for call in self._calls:
             taken = [known[number] for number in call.reads]
             known[call.makes] = self._made(call, taken)
+        if self._makes_maps:
+            return known[self._result]
         logits = known[self._result].squeeze(3)
         return logits.transpose(1, 2) if self._by_steps else logits.squeeze(2)
 

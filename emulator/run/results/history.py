@@ -359,9 +359,8 @@ def mean_loss(tallies: NDArray[Any]) -> NDArray[np.float64]:
 
 def accuracy(tallies: NDArray[Any]) -> NDArray[np.float64]:
     """Return `Tally.accuracy` of each."""
-    return _ratio(
-        tallies["correct"], np.where(tallies["steps"], tallies["steps"], tallies["samples"])
-    )
+    predictions = np.where(tallies["steps"], tallies["steps"], tallies["samples"])
+    return _ratio(tallies["correct"], np.where(tallies["correct"] < 0, 0, predictions))
 
 
 def bits_per_step(tallies: NDArray[Any]) -> NDArray[np.float64]:

@@ -113,9 +113,9 @@ class TensorboardLog(StepLog):
     def epoch(self, result: EpochRecord, number: int) -> None:
         """See `StepLog`."""
         if result.test.samples:
-            self._add_values(
-                {"test/loss": result.test.mean_loss, "test/accuracy": result.test.accuracy}, number
-            )
+            accuracy = result.test.known_accuracy
+            tested = {} if accuracy is None else {"test/accuracy": accuracy}
+            self._add_values({"test/loss": result.test.mean_loss, **tested}, number)
 
     def close(self) -> None:
         """See `StepLog`."""
@@ -191,7 +191,7 @@ class Recorder:
         log: StepLog | None = None,
     ) -> None:
         self.history = History()
-        self.ngrams = ngram_bits(data) if data.symbols and plan.network.result_steps > 1 else None
+        self.ngrams = ngram_bits(data) if data.is_text and plan.network.result_steps > 1 else None
         self._plan, self._samples, self._mpi, self._out = plan, data.n_train, mpi, out
         self._log, self._sizes = log or StepLog(), step_sizes(data.n_train, plan.config.batch)
         self._shares, self._pace = StepShares(self._sizes), Pace()

@@ -385,9 +385,9 @@ class SeedRuns:
 
     @property
     def test_accuracy(self) -> Mean | None:
-        """The mean test accuracy after the last epoch, as a share; None without a test."""
+        """The mean test accuracy after the last epoch, as a share; None without one."""
         accuracies = [run.test_accuracy for run in self.results]
-        known = [accuracy for accuracy in accuracies if accuracy is not None]
+        known = [accuracy for accuracy in accuracies if not np.isnan(accuracy)]
         return Mean.over(known) if len(known) == len(accuracies) else None
 
     @property

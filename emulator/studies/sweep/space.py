@@ -27,7 +27,7 @@ _WITHOUT_TIME = (
     *("data", "resize", "crop", "channels", "skip_broken", "test_share", "split_seed"),
     *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"),
-    *("lr_schedule", "lr_warm_up", "label_smoothing"),
+    *("lr_schedule", "lr_warm_up", "label_smoothing", "loss", "class_weights"),
 )
 """Keys of a run that do not change its steady state."""
 

@@ -33,7 +33,7 @@ def test_round_trip(tmp_path: Path, write: Write) -> None:
         assert labels.tolist() == made[f"{part}labels"].tolist()
         again = pickle.loads(pickle.dumps(images))
         assert again[3].tobytes() == made[f"{part}images"][3].tobytes()
-    assert describe_data(where) == (12, 4, (3, 5, 4), 2)
+    assert describe_data(where)[:4] == (12, 4, (3, 5, 4), 2)
 
 
 @pytest.mark.parametrize(

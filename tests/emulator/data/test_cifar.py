@@ -79,7 +79,7 @@ def check(data, records):
 def test_binary_round_trip(tmp_path, records, below):
     write_binary(tmp_path / below, records)
     check(load_data(str(tmp_path)), records)
-    assert describe_data(str(tmp_path)) == (15, 6, (3, 32, 32), 10)
+    assert describe_data(str(tmp_path))[:4] == (15, 6, (3, 32, 32), 10)
 
 
 @pytest.mark.parametrize("below", ["", "cifar-10-batches-py"])
@@ -88,7 +88,7 @@ def test_binary_round_trip(tmp_path, records, below):
 def test_pickled_round_trip(tmp_path, records, below, protocol, key):
     write_pickled(tmp_path / below, records, protocol, key)
     check(load_data(str(tmp_path)), records)
-    assert describe_data(str(tmp_path)) == (15, 6, (3, 32, 32), 10)
+    assert describe_data(str(tmp_path))[:4] == (15, 6, (3, 32, 32), 10)
 
 
 def test_pickles_of_python_2(tmp_path, records):

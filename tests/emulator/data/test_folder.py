@@ -78,7 +78,7 @@ def test_parts(tmp_path: Path, parts: dict[str, np.ndarray]) -> None:
         for part in ("train", "val")
     }
     assert content(data) == expected
-    assert describe_data(str(tmp_path)) == (8, 3, (3, 6, 5), 2)
+    assert describe_data(str(tmp_path))[:4] == (8, 3, (3, 6, 5), 2)
     assert data.note == ""
 
 

@@ -50,7 +50,7 @@ def test_round_trip(tmp_path, packed, dot, below):
     assert data.train_images.flags.c_contiguous
     assert data.train_images.flags.writeable
     assert data.train_labels.dtype == np.int64
-    assert describe_data(str(tmp_path)) == (20, 10, (1, 28, 28), 10)
+    assert describe_data(str(tmp_path))[:4] == (20, 10, (1, 28, 28), 10)
     assert (data.n_train, data.n_test, data.shape, data.n_classes) == (20, 10, (1, 28, 28), 10)
 
 
@@ -58,7 +58,7 @@ def test_t10k_alone_is_split(tmp_path):
     write(tmp_path, packed=True, parts=[("t10k", 25)])
     data = load_data(str(tmp_path))
     assert (data.n_train, data.n_test) == (20, 5)
-    assert describe_data(str(tmp_path)) == (20, 5, (1, 28, 28), 10)
+    assert describe_data(str(tmp_path))[:4] == (20, 5, (1, 28, 28), 10)
     assert data.name == "mnist-t10k"
     assert "t10k" in data.note
     np.testing.assert_array_equal(data.test_images[:, 0], images(25)[4::5])

@@ -38,7 +38,7 @@ def test_windows(tmp_path: Path) -> None:
     assert read_back(data, data.test_images[:, 0, :, 0]) == [text[58:63]]
     assert read_back(data, data.test_labels) == [text[59:64]]
     assert data.train_lengths is None
-    assert describe_data(written(tmp_path, text), 5) == (11, 1, (8, 5, 1), 8)
+    assert describe_data(written(tmp_path, text), 5)[:4] == (11, 1, (8, 5, 1), 8)
 
 
 def test_lines_are_padded_and_masked(tmp_path: Path) -> None:
