@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from ..common import InputError, own_folder, plural, write_whole
 from .frame.command import Answer, FileGroup, json_option
@@ -101,7 +100,7 @@ def _own_answer(dataset: Dataset) -> Answer:
     inputs = f"{dataset.train_images.dtype} {' x '.join(map(str, dataset.shape))} (c, h, w)"
     if dataset.symbols:
         inputs = f"{plural(steps, 'symbol')}, 0 to {dataset.symbols - 1:,}"
-    missing = int(np.isnan(labels).sum() if numbers else (labels < 0).sum())
+    missing = dataset.missing_targets
     lines = {
         "name": dataset.name,
         "training samples": f"{dataset.n_train:,}",

@@ -99,6 +99,12 @@ class Dataset:
         return len(self.train_images)
 
     @property
+    def missing_targets(self) -> int:
+        """Number of the training samples' targets that are ignored: NaN, or classes below 0."""
+        labels = self.train_labels
+        return int((np.isnan(labels) if labels.dtype.kind == "f" else labels < 0).sum())
+
+    @property
     def n_test(self) -> int:
         """Number of test images."""
         return len(self.test_images)

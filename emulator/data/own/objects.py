@@ -90,7 +90,7 @@ def _part(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], tup
     samples: Iterable[Any]
     if hasattr(data, "dataset") and hasattr(data, "collate_fn"):  # a DataLoader
         samples = _collated(data, where)
-    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str):
+    elif hasattr(data, "__getitem__") and _has_length(data) and not isinstance(data, str):
         samples = (_columns([data[i] for i in range(len(data))], where),)
     else:
         raise InputError(f"`{where}`: is {described(data)}; should be {_TAKEN}")
@@ -100,6 +100,14 @@ def _part(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], tup
     names = getattr(getattr(data, "dataset", data), "classes", None)
     classes = tuple(map(str, names)) if isinstance(names, list | tuple) else ()
     return (_joined([x for x, _ in parts], where), _joined([y for _, y in parts], where)), classes
+
+
+def _has_length(data: Any) -> bool:
+    """Return whether there are so many samples; arrays of one number have no length."""
+    try:
+        return len(data) >= 0
+    except TypeError:
+        return False
 
 
 def _collated(loader: Any, where: str) -> Iterable[Any]:
