@@ -141,8 +141,8 @@ class SfuOperation(Operation):
     """Whether it may stand before the first layer: then the source of images does it."""
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
-        """Return which row of the result waits for which row of the input; None where each waits
-        for the same row.
+        """Return which row of the result waits for which row of an input of this shape; None where
+        each waits for the same row.
         """
         return None
 
@@ -184,10 +184,20 @@ class SfuStep:
         return self.makes.shape
 
     @functools.cached_property
+    def row_maps(self) -> tuple[SfuRows | None, ...]:
+        """The row maps of each tensor that it reads: which row waits for which; None where each row
+        waits for the same row.
+        """
+        maps = []
+        for tensor in self.reads:
+            rows = self.operation.rows(tensor.shape, self.output)
+            maps.append(rows.last_first() if rows is not None and self.last_first else rows)
+        return tuple(maps)
+
+    @property
     def rows(self) -> SfuRows | None:
-        """The row maps: which row waits for which; None where each row waits for the same row."""
-        rows = self.operation.rows(self.input, self.output)
-        return rows.last_first() if rows is not None and self.last_first else rows
+        """The row maps of the first tensor that it reads."""
+        return self.row_maps[0]
 
 
 class Window(NamedTuple):

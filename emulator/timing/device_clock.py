@@ -94,7 +94,7 @@ class SliceClock:
         self._sfu = []
         for step in part.layer.sfu[len(before_sending) :]:
             reads = tuple(tensor.number for tensor in step.reads)
-            self._sfu.append((reads, step.makes.number, step.rows))
+            self._sfu.append((reads, step.makes.number, step.row_maps))
         words = -(-len(part.out_channels) // shares)  # of each bank
         self.update_ps = (board.update_ps(words) if self.learns else 0) + states_ps
 
@@ -140,19 +140,20 @@ class SliceClock:
 
     def activate(self, times: dict[int, Times]) -> None:
         """Add the times of the SFU's results to `times`, which has those of its inputs."""
-        for reads, makes, rows in self._sfu:
-            ready = functools.reduce(np.maximum, [times[tensor] for tensor in reads])
-            times[makes] = ready if rows is None else ready[:, rows.forward]
+        for reads, makes, maps in self._sfu:
+            came = []
+            for tensor, rows in zip(reads, maps, strict=True):
+                came.append(times[tensor] if rows is None else times[tensor][:, rows.forward])
+            times[makes] = functools.reduce(np.maximum, came)
 
     def deactivate(self, times: dict[int, Times]) -> None:
         """Replace the error times of the SFU's results by those of its inputs, each that of its
         last contribution.
         """
-        for reads, makes, rows in reversed(self._sfu):
-            ready = times.pop(makes)
-            if rows is not None:
-                ready = ready[:, rows.backward]
-            for tensor in reads:
+        for reads, makes, maps in reversed(self._sfu):
+            came = times.pop(makes)
+            for tensor, rows in zip(reads, maps, strict=True):
+                ready = came if rows is None else came[:, rows.backward]
                 times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:

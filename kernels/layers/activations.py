@@ -194,9 +194,20 @@ def _leaky_error(x: Any, dy: Any, slope: Any) -> Any:
     return dy if x > 0 else slope * dy
 
 
+@between_maps
+def _affine(x: Any, _y: Any, factor: Any, shift: Any) -> Any:
+    return factor * x + shift
+
+
+@between_maps
+def _affine_error(_x: Any, dy: Any, factor: Any, _shift: Any) -> Any:
+    return dy * factor
+
+
 relu = _Relu("relu", _rectified_error, _rectify)
 relu6 = InPlace("relu6", _limited_error, _limit)
 leaky_relu = Activation("leaky-relu", _leaky_error, _leak, parameters=1)
+affine = Activation("affine", _affine_error, _affine, parameters=2)
 
 
 class _Sigmoid(Activation):
@@ -214,6 +225,17 @@ class _Sigmoid(Activation):
         return y, (y,)
 
 
+class _Tanh(_Sigmoid):
+    """tanh, by the polynomial of recurrent layers, which keeps its results."""
+
+    def infer(self, x: Floats, take: Take, *parameters: float) -> Floats:
+        from ..recurrent import tanh  # as above
+
+        y = take(x.shape, np.float32)
+        y[...] = tanh(x)
+        return y
+
+
 class _Silu(_Sigmoid):
     """x times its sigmoid, the gate; it keeps both."""
 
@@ -229,6 +251,11 @@ class _Silu(_Sigmoid):
 @between_maps
 def _sigmoid_error(y: Any, dy: Any) -> Any:
     return dy * (np.float32(1) - y) * y  # from the left
+
+
+@between_maps
+def _tanh_error(y: Any, dy: Any) -> Any:
+    return dy * (np.float32(1) - y * y)
 
 
 @compiled
@@ -284,6 +311,7 @@ def _hard_swish_error(x: Any, dy: Any) -> Any:
 
 
 sigmoid = _Sigmoid("sigmoid", _sigmoid_error)
+tanh = _Tanh("tanh", _tanh_error)
 silu = _Silu("silu", _silu_error)
 hard_sigmoid = Activation("hard-sigmoid", _hard_sigmoid_error, _hard_sigmoid)
 hard_swish = Activation("hard-swish", _hard_swish_error, _hard_swish)

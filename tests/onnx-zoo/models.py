@@ -29,9 +29,13 @@ class Of(nn.Module):
 
 def vision(name: str, **keys: Any) -> Callable[[], nn.Module]:
     """A model of torchvision, with random weights."""
-    import torchvision.models
 
-    return lambda: getattr(torchvision.models, name)(weights=None, num_classes=CLASSES, **keys)
+    def make() -> nn.Module:
+        import torchvision.models
+
+        return getattr(torchvision.models, name)(weights=None, num_classes=CLASSES, **keys)
+
+    return make
 
 
 def tied() -> nn.Module:

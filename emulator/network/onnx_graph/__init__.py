@@ -1,7 +1,17 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
 from .expressions import Expressions
-from .node import FEW, INT64, Attributes, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from .node import (
+    FEW,
+    FLOAT,
+    INT64,
+    Attributes,
+    Constant,
+    OnnxGraph,
+    OnnxNode,
+    are_numbers,
+    shortest,
+)
 from .sizes import folded
 from .values import (
     CELLS,
@@ -24,6 +34,7 @@ __all__ = [
     "CHANNELS_LAST",
     "FEW",
     "FLAT",
+    "FLOAT",
     "FROM_IMAGES",
     "INT64",
     "MAPS",

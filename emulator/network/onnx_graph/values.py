@@ -112,7 +112,8 @@ class Value:
     With `axes`, a sequence or maps with their axes in this order. A recurrent layer's last state
     has the steps of all layers that it is of in `state`. A row of values has the axes that it was
     made of in `order`. With `pads`, zeros that the node `padded_by` put above, left, below and
-    right of maps, which the next window has to take in.
+    right of maps, which the next window has to take in. A value for each channel that the node
+    `spread_by` repeats is to be a factor.
     """
 
     step: int
@@ -123,6 +124,7 @@ class Value:
     order: Axes | None = None
     pads: tuple[int, int, int, int] | None = None
     padded_by: OnnxNode | None = None
+    spread_by: OnnxNode | None = None
 
     def with_axes(self, axes: Axes) -> Value:
         """Return the value with these axes; one value of each channel for each sample is a row of

@@ -147,9 +147,12 @@ class Walk:
         """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence
         of rows.
         """
+        own = {*graph.inputs}
+        for node in graph.nodes:
+            if node.operator in ("Cast", "Identity", "Reshape") and {*node.inputs[:1]} & own:
+                own.update(node.outputs)
         looks_up = any(
-            node.operator == "Gather" and {*node.inputs[1:]} & {*graph.inputs}
-            for node in graph.nodes
+            node.operator == "Gather" and {*node.inputs[1:]} & own for node in graph.nodes
         )
         match graph.input_sizes:
             case (_, _) if looks_up:
@@ -328,12 +331,18 @@ class Walk:
         return name in self._values and bool(self._values[name].state)
 
     def take(
-        self, node: OnnxNode, place: int = 0, *, states: bool = False, padded: bool = False
+        self,
+        node: OnnxNode,
+        place: int = 0,
+        *,
+        states: bool = False,
+        padded: bool = False,
+        spread: bool = False,
     ) -> Value:
         """Return the input of a node at `place`.
 
-        It may be the state of a recurrent layer if the node takes `states`, and be `padded` with
-        zeros.
+        It may be the state of a recurrent layer if the node takes `states`, be `padded` with zeros,
+        and `spread` over rows and columns.
         """
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
@@ -349,6 +358,11 @@ class Walk:
                 raise pad.refusal(
                     f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only"
                     " padding of a convolution or a pool is supported"
+                )
+            if (by := self._values[name].spread_by) is not None and not spread:
+                raise by.refusal(
+                    f"repeats values that node {node.name!r} ({node.operator}) takes; only factors of"
+                    " channels may be repeated"
                 )
             return self._values[name]
         if name == "":

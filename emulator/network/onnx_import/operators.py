@@ -32,6 +32,7 @@ from ..description import Description, Node
 from ..description import node as node_of
 from ..graph import IMAGES, resolve
 from ..onnx_graph import (
+    FLOAT,
     FROM_IMAGES,
     Attributes,
     Constant,
@@ -246,6 +247,20 @@ def _same(walk: Walk, node: OnnxNode) -> Value:
     return walk.take(node, states=True)
 
 
+def _cast(walk: Walk, node: OnnxNode) -> Value:
+    """Return a value, whose format is what `precision` says.
+
+    Raises:
+        InputError: it is rounded to integers, or to truths.
+    """
+    value, kind = walk.take(node, states=True), node.integer("to", 0)
+    if kind not in (FLOAT, *_NARROW) and value.step != FROM_IMAGES:
+        raise node.refusal(
+            f"`to` = {kind}: makes other numbers of values; only floats are supported"
+        )
+    return value
+
+
 def _squeeze(walk: Walk, node: OnnxNode) -> Value:
     value, places = walk.take(node, states=True), walk.integers(node, "axes")
     view = views.squeeze(walk, node, value, places)
@@ -298,7 +313,9 @@ def _softmax(walk: Walk, node: OnnxNode) -> Value:
 
 
 _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
+    "Cast": _cast,
     "CastLike": _same,
+    "Expand": views.expand,
     "Flatten": _flatten,
     "Gather": sequences.gather,
     "Identity": _same,

@@ -167,6 +167,34 @@ def take_one(walk: Walk, node: OnnxNode, value: Value, place: int, index: int) -
     return squeeze(walk, node, value, (place,)) if index in (0, -1) else None
 
 
+def expand(walk: Walk, node: OnnxNode) -> Value:
+    """Return a value for each channel, repeated for the rows and columns of maps, or a value as it
+    is.
+
+    Raises:
+        InputError: other values are repeated.
+    """
+    value, entries = walk.take(node), walk.entries(node, 1)
+    sizes = walk.sizes(value)
+    if len(entries) > len(sizes):
+        raise node.refusal(f"to the shape {list(entries)}: repeats {walk.shown_axes(value)}")
+    own = sizes[len(sizes) - len(entries) :]
+    samples = {"samples", "product", walk.samples}
+    grows = [
+        place
+        for place, (entry, size) in enumerate(zip(entries, own, strict=True))
+        if entry not in (1, -1, size) and not (size == "samples" and entry in samples)
+    ]
+    if not grows:
+        return value
+    if any(own[place] != 1 for place in grows) or "channels" not in walk.axes_of(value):
+        raise node.refusal(
+            f"to the shape {list(entries)}: repeats {walk.shown_axes(value)}; only a value for each"
+            " channel may be repeated, as the factor of maps"
+        )
+    return dataclasses.replace(value, spread_by=node)
+
+
 def pad(walk: Walk, node: OnnxNode) -> Value:
     """Return maps with zeros around them, which the next window is to take in.
 

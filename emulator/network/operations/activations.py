@@ -14,6 +14,7 @@ from ..onnx_nodes import Export
 from ..operation import Arithmetic, SfuOperation
 from ..shape import Shape
 from .joins import multiplied
+from .scale import Scale, by_channel, scaled
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -237,6 +238,20 @@ class Sigmoid(ElementWise):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Tanh(ElementWise):
+    """The hyperbolic tangent."""
+
+    keeps_map = True
+    type = "tanh"
+    of_value = Arithmetic(4, 1, 1)  # 1 - 2 / (1 + exp(2 x)); back: (1 - y y) dy
+    onnx = ("Tanh",)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.Tanh()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class HardSigmoid(ElementWise):
     """(x + 3) / 6, at least 0 and at most 1."""
 
@@ -295,11 +310,8 @@ class Silu(Rectifier):
                 raise node.refusal(f"`alpha` = {alpha:g}: only 1 is supported")
             return super().from_onnx(walk, node)
         if any(name in walk.constants for name in node.inputs):
-            raise node.refusal(
-                "multiplies by numbers of the file; only x times Sigmoid(x) or HardSigmoid(x) is"
-                " supported"
-            )
-        factors = [walk.take(node, place) for place in (0, 1)]
+            return _by_constant(walk, node)
+        factors = [walk.take(node, place, spread=True) for place in (0, 1)]
         for place, (one, other) in enumerate((factors, factors[::-1])):
             step = walk.step_of(one)
             if (
@@ -332,6 +344,26 @@ class HardSwish(Rectifier):
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.Hardswish()
+
+
+def _by_constant(walk: Walk, node: OnnxNode) -> Value:
+    """Return a value times a number, or times a learnt one for each channel.
+
+    Raises:
+        InputError: times other arrays.
+    """
+    place = next(n for n, name in enumerate(node.inputs) if name not in walk.constants)
+    value, number = walk.with_number(node)
+    constant = walk.constants[node.inputs[1 - place]]
+    if number is not None and not constant.roots:
+        return scaled(walk, node, place, number)
+    made = by_channel(walk, node, Scale, value, constant)
+    if made is None:
+        raise node.refusal(
+            "multiplies by an array of the file; only one number, and one for each channel, are"
+            " supported"
+        )
+    return made
 
 
 _FORMS: Mapping[type[Any], type[Rectifier]] = {Sigmoid: Silu, HardSigmoid: HardSwish}

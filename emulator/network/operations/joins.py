@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....kernels.layers.scale import gate_error
 from ..onnx_nodes import Export, Form
-from ..operation import Arithmetic, SfuOperation, SfuStep
+from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+from .scale import Shift, by_channel, scaled
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def _tokens(walk: Walk, channels: int) -> list[tuple[int, ...]]:
 
 
 def _is_one(walk: Walk, token: Constant) -> bool:
-    """Return whether an array holds one class token, be it repeated for samples."""
+    """Return whether an array is one for all samples, be it repeated for them."""
     if token.shape[0] == 1:
         return True
     tokens = walk.expressions.value(token.name)
@@ -45,16 +47,17 @@ def _is_one(walk: Walk, token: Constant) -> bool:
 
 
 def _are_positions(walk: Walk, value: Value, constant: Constant) -> bool:
-    """Return whether a constant has a number for each row and channel of a sequence."""
+    """Return whether a constant has a number for each row and channel of a sequence, be it repeated
+    for samples.
+    """
     sizes, shape = walk.sizes(value), walk.shape(value)
     if shape is None or walk.axes_of(value) != ("samples", "rows", "channels") or shape[1] == 1:
         return False
-    own = (
-        constant.shape[1:]
-        if len(constant.shape) == 3 and constant.shape[0] == 1
-        else constant.shape
+    if constant.shape[-2:] != sizes[1:] or len(constant.shape) not in (2, 3):
+        return False
+    return constant.shape[:-2] in ((), (1,)) or (
+        constant.shape[0] == walk.batch and _is_one(walk, constant)
     )
-    return own == sizes[1:]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class Add(SfuOperation):
 
     type = "add"
     joins = True
-    onnx = ("Add", "Sum")
+    onnx = ("Add", "Sub", "Sum")
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -75,12 +78,14 @@ class Add(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; a constant that is added is the bias after a MatMul, or of each row and
-        channel.
+        """See `Operation`; a constant that is added is a number, the bias after a MatMul, or of each
+        channel, or of each row and channel.
 
         Raises:
             InputError: another constant is added, or maps are added to flattened values.
         """
+        if node.operator == "Sub":
+            return cls._difference(walk, node)
         if len(node.inputs) == 2 and sum(name in walk.constants for name in node.inputs) == 1:
             return cls._bias(walk, node)
         made = _join(walk, node, cls)
@@ -100,19 +105,43 @@ class Add(SfuOperation):
         return AddUnit(len(step.reads), site)
 
     @classmethod
+    def _difference(cls, walk: Walk, node: OnnxNode) -> Value:
+        """Return a sum with what is taken off, times -1."""
+        constants = [name in walk.constants for name in node.inputs]
+        if any(constants):
+            _, number = walk.with_number(node)
+            if number is None:
+                raise node.refusal(
+                    "takes off an array of the file; only one number, or other maps, are supported"
+                )
+            signs = (-1.0, number) if constants[0] else (1.0, -number)
+            return scaled(walk, node, constants.index(False), *signs)
+        one, other = walk.take(node), scaled(walk, node, 1, -1.0)
+        if not walk.are_alike(one, other):
+            raise node.refusal(f"takes values with other axes off {walk.shown_axes(one)}")
+        return walk.step(node, cls, {}, one, other, like=one)
+
+    @classmethod
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
         [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
+        _, number = walk.with_number(node)
+        if number is not None and not bias.roots:
+            return scaled(walk, node, place, 1.0, number)
         matmul = walk.step_of(value)
+        if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:
+            return made
         if _are_positions(walk, value, bias):
             walk.parameters.use(node, 1 - place, bias)
             return walk.step(
                 node, Positions, {}, value, like=value, arrays={"positions": node.inputs[1 - place]}
             )
-        if matmul is None or matmul.node.operator != "MatMul" or matmul.keys["bias"]:
+        if matmul is None or matmul.node.operator != "MatMul" or matmul.keys.get("bias", True):
+            if (made := by_channel(walk, node, Shift, value, bias)) is not None:
+                return made
             raise node.refusal(
-                "adds a constant; only the bias after a MatMul, and positions of a sequence's rows"
-                " and channels, are supported"
+                "adds a constant; only one number, one for each channel, the bias after a MatMul, and"
+                " positions of a sequence's rows and channels, are supported"
             )
         outputs = matmul.keys.get("features", matmul.keys.get("channels"))
         if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
@@ -130,7 +159,12 @@ class Add(SfuOperation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Multiply(SfuOperation):
-    """The product of two maps of one shape, value by value: a gate, as in SwiGLU."""
+    """The product of two maps of one shape, value by value: a gate, as in SwiGLU.
+
+    One of them may have one value for each channel, by which it is multiplied: as in
+    squeeze-and-excitation (Hu et al., 2018). A row then waits for this value, and its error for all
+    rows.
+    """
 
     type = "multiply"
     joins, keeps_map = True, True
@@ -138,38 +172,67 @@ class Multiply(SfuOperation):
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
-        if len(inputs) != 2 or inputs[0] != inputs[1]:
+        made = max(inputs, key=math.prod)
+        if len(inputs) != 2 or any(own not in (made, (made[0], 1, 1)) for own in inputs):
             raise ValueError(
-                "multiplies two maps of one shape, but these are"
-                f" {' and '.join(map(shown, inputs))}"
+                "multiplies two maps of one shape, or one by a value for each of its channels, but"
+                f" these are {' and '.join(map(shown, inputs))}"
             )
-        return inputs[0]
+        return made
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
+        """See `SfuOperation`."""
+        if shape[1] == made[1]:
+            return None
+        return SfuRows(np.zeros(made[1], np.int64), np.array([made[1] - 1]))
 
     def to_onnx(self, out: Export) -> None:
-        """See `Operation`."""
-        out.write("Mul")
+        """See `Operation`; a value for each channel gets the axes of the other map."""
+        forms = [out.nodes.form(name) for name in out.taken]
+        if forms[0] is forms[1]:
+            out.write("Mul")
+            return
+        channels, taken = out.makes.shape[0], list[str]()
+        form = next(form for form in forms if form is not Form.ROW)
+        sizes = (0, channels, 1, 1) if form is Form.MAPS else (0, 1, channels)
+        for name, own in zip(out.taken, forms, strict=True):
+            if own is Form.ROW:
+                sizes_of = out.nodes.numbers(f"{out.name}.axes", *sizes)
+                name = out.nodes.add("Reshape", [name, sizes_of], f"{out.name}/by_channel")
+            taken.append(name)
+        out.write_of(taken, "Mul", form=form)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return MultiplyUnit(site)
+        return MultiplyUnit(step.output, site)
 
 
 def multiplied(walk: Walk, node: OnnxNode) -> Value:
-    """Return the product of two maps (`Multiply`).
+    """Return the product of two maps (`Multiply`), or of one and a value for each of its channels.
 
     Raises:
-        InputError: they lie in different orders, or one scales channels of the other.
+        InputError: they lie in different orders, or are of other sizes.
     """
-    one, other = (walk.take(node, place) for place in (0, 1))
-    shapes = {walk.shape(one), walk.shape(other)}
-    if len(shapes) > 1 or None in shapes:
-        scales = any(shape is not None and shape[1:] == (1, 1) for shape in shapes)
-        what = "scales channels of maps, as squeeze-and-excitation does" if scales else "multiplies"
-        raise node.refusal(f"{what}: only products of maps of one shape are supported")
-    made = _join(walk, node, Multiply)
-    if not walk.are_alike(one, other):
-        raise node.refusal("multiplies rows of values that lie in different orders")
-    return made
+    one, other = (walk.take(node, place, spread=True) for place in (0, 1))
+    shapes = [walk.shape(own) for own in (one, other)]
+    if shapes[0] is None or shapes[1] is None:
+        raise node.refusal("multiplies maps whose sizes are not known")
+    if shapes[0] == shapes[1]:
+        made = _join(walk, node, Multiply)
+        if not walk.are_alike(one, other):
+            raise node.refusal("multiplies rows of values that lie in different orders")
+        return made
+    whole = one if math.prod(shapes[0]) > math.prod(shapes[1]) else other
+    axes = [walk.axes_of(own) for own in (one, other)]
+    ends = {len(own) - own.index("channels") for own in axes if "channels" in own}
+    by_channel = shapes[0][0] == shapes[1][0] and (1, 1) in (shapes[0][1:], shapes[1][1:])
+    # Of maps, with the channels at the same place behind samples: others have one value there.
+    if not by_channel or len({*map(len, axes)}) > 1 or len(ends) > 1 or whole.is_flat:
+        raise node.refusal(
+            f"multiplies maps of {shown(shapes[0])} and {shown(shapes[1])}; only those of one shape,"
+            " or by a value for each channel, are supported"
+        )
+    return walk.step(node, Multiply, {}, one, other, like=whole)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -300,20 +363,28 @@ class AddUnit(Unit):
 
 
 class MultiplyUnit(Unit):
-    """The product of two inputs, which it keeps."""
+    """The product of two inputs, which it keeps; one may have a value for each channel."""
+
+    def __init__(self, made: Shape, site: Site) -> None:
+        super().__init__(site)
+        channels, *sizes = made
+        self._made = (*sizes, channels)
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
-        y = self.arena.take(xs[0].shape)
+        y = self.arena.take((len(xs[0]), *self._made))
         np.multiply(xs[0], xs[1], out=y)
         return y, (xs[0], xs[1])
 
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
         """See `Unit`."""
         errors = []
-        for factor in reversed(state):
-            errors.append(self.arena.take(dz.shape))
-            np.multiply(dz, factor, out=errors[-1])
+        for x, factor in (state, reversed(state)):
+            errors.append(self.arena.take(x.shape))
+            if x.shape == dz.shape:
+                np.multiply(dz, factor, out=errors[-1])
+            else:
+                gate_error(factor, dz, errors[-1])
         return errors
 
 

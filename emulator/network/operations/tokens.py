@@ -260,6 +260,11 @@ class Positions(RowOperation):
 
         return Positions()
 
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; positions may be repeated for samples."""
+        return {key: own.reshape(-1, *own.shape[-2:])[0].ravel() for key, own in arrays.items()}
+
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`."""
         return made[0] * made[1]
@@ -299,8 +304,10 @@ class PositionsUnit(Unit):
         return y, ()
 
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
-        """See `Unit`."""
-        return (dz,)
+        """See `Unit`; what is before it may overwrite its errors, which it keeps."""
+        dx = self.arena.take(dz.shape)
+        dx[...] = dz
+        return (dx,)
 
     def kept(self, state: State, dz: Data) -> State:
         """See `Unit`."""

@@ -118,7 +118,7 @@ KEPT = {
     **dict.fromkeys(
         ("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1
     ),
-    **{"group-norm": 1, "multiply": 2},
+    **{"group-norm": 1, "multiply": 2, "scale": 1, "tanh": 1, "shift": 0, "affine": 0},
     **dict.fromkeys(
         ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0
     ),

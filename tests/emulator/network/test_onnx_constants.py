@@ -342,9 +342,11 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
         ),
         "PyTorch's cat in 'vit': joins an array of the file to what nodes make",
     ),
-    "a constant factor": (
-        lambda g: g.node("Mul", g.last, g.numbers(2.0), name="/net/net.2/Mul"),
-        "PyTorch's product in 'net.2': multiplies by numbers of the file",
+    "a constant map": (
+        lambda g: g.node(
+            "Mul", g.last, g.array(np.ones((1, 4, 8, 8), np.float32)), name="/net/net.2/Mul"
+        ),
+        "PyTorch's product in 'net.2': multiplies by an array of the file",
     ),
     "dropout in place": (
         lambda g: g.node("RandomUniformLike", said=at("d", "torch.nn.modules.dropout.Dropout")),

@@ -97,6 +97,7 @@ GOOD = {
         '{ type = "relu" },',
     ),
     "clip below alone": ([lambda g: g.node("Clip", g.last, g.numbers(0.0))], '{ type = "relu" },'),
+    "tanh": ([op("Tanh")], '{ type = "tanh" },'),
     "sigmoid": ([op("Sigmoid")], '{ type = "sigmoid" },'),
     "silu": ([lambda g: g.node("Mul", g.last, g.node("Sigmoid"))], '{ type = "silu" },'),
     "silu the other way": (

@@ -174,11 +174,11 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 8, 4, 8))),
         ["(Reshape)", "[0, 8, 4, 8]"],
     ),
-    "channels scaled": (
+    "maps of two sizes": (
         lambda: small(
-            lambda g: g.node("Mul", g.last, g.node("Sigmoid", g.node("GlobalAveragePool")))
+            lambda g: g.node("Mul", g.last, g.node("MaxPool", g.last, kernel_shape=[2, 2]))
         ),
-        ["(Mul)", "scales channels", "squeeze-and-excitation"],
+        ["(Mul)", "multiplies maps of", "by a value for each channel"],
     ),
     "maximum with one": (
         lambda: small(lambda g: g.node("Max", g.last, g.numbers(1.0))),

@@ -121,7 +121,7 @@ OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
 
 KEEPING = (
     *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm"),
-    *("gelu", "silu", "hard-swish", "sigmoid", "multiply"),
+    *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh"),
 )
 """Operations of an SFU that need a whole map when errors come back."""
 
@@ -221,6 +221,8 @@ def read_maps(network: Table) -> dict[str, Map]:
         sources = operation.get("from", list(maps)[-1])
         sources = [sources] if isinstance(sources, str) else list(sources)
         first, opens = maps[sources[0]], operation["type"] in OPENS
+        if operation["type"] == "multiply":  # one may have a value for each channel
+            first = max((maps[name] for name in sources), key=lambda made: made.bytes(1))
         layer += opens
         rows, columns = Window.of(operation, 0, first.rows), Window.of(operation, 1, first.columns)
         joined = (
@@ -259,6 +261,8 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
             "group-norm",
             "layer-norm",
             "rms-norm",
+            "scale",
+            "shift",
         )
         fixed = not learns and all(marked[source].fixed for source in made.sources)
         marked[name] = made._replace(frozen=frozen, fixed=fixed)

@@ -54,6 +54,11 @@ def networks(draw: st.DrawFn) -> Table:
         operations[-1] |= {"channels": channels, "groups": draw(groups)}
         for _ in range(draw(st.integers(0, 2))):
             last = draw(units(last, maps, add))
+        if draw(st.integers(0, 3)) == 0:  # squeeze and excitation
+            whole, made = last, maps[last]
+            pooled = add("global-average-pool", last, [made[0], 1, 1])
+            gate = add("conv", pooled, [made[0], 1, 1], channels=made[0], kernel=[1, 1])
+            last = add("multiply", draw(st.permutations([whole, gate])), made)
         if draw(st.integers(0, 3)) == 0:  # a side branch from any map that there is
             side = draw(st.sampled_from(sorted(maps)))
             if pooled := min(maps[side][1:]) > 1 and draw(st.booleans()):
@@ -97,6 +102,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         "batch-norm",
         "group-norm",
         "lrn",
+        *("scale", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])

@@ -252,8 +252,12 @@ class Chain(Marks):
         return [
             mark
             for of in made.sources
-            for mark in self.there(of, device, sample, made.window.last_input(row))
+            for mark in self.there(of, device, sample, self.taken(made, of, row))
         ]
+
+    def taken(self, made: Any, source: str, row: int) -> int:
+        """The row of a source that a row of a map waits for; a factor of channels has one."""
+        return min(made.window.last_input(row), self.maps[source].rows - 1)
 
     def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
         """After which a row leaves a slice: it is computed, and the slice before has sent the
@@ -288,7 +292,9 @@ class Chain(Marks):
                     return self.there(
                         name, device, sample, made.rows - 1 - row if made.window.backwards else row
                     )
-                found += self.errors(other, device, sample, made.window.last_error(row))
+                whole = made.operation["type"] == "multiply" and self.maps[name].rows < made.rows
+                last = made.rows - 1 if whole else made.window.last_error(row)
+                found += self.errors(other, device, sample, last)
         return found
 
     def sent_errors(self, part: Slice, sample: int, row: int) -> list[Mark]:
@@ -633,9 +639,7 @@ class Chain(Marks):
                     part.makes_loss for part in self.devices[device] if part.layer == made.layer
                 )
                 of_maps += made.opens * has_bias * whole * made.channels
-                of_maps += (
-                    (made.operation["type"] in ("batch-norm", "group-norm")) * 2 * made.channels
-                )
+                of_maps += LEARNT.get(made.operation["type"], 0) * made.channels
         stored = sum(
             block["parameter_bytes"]
             * ((block["store_device"] == device) - (block["user_device"] == device))
@@ -652,6 +656,10 @@ class Chain(Marks):
             + sum(part.weights for part in self.devices[device] if not part.outputs.frozen)
             + stored // VALUE_BYTES
         )
+
+
+LEARNT = {"batch-norm": 2, "group-norm": 2, "scale": 1, "shift": 1}
+"""Learnt numbers of a channel."""
 
 
 def same(name: Mark, sample: int, row: int) -> list[Mark]:

@@ -31,6 +31,7 @@ KINDS: dict[str, Any] = {
     "relu": torch.relu,
     "relu6": torch.nn.functional.relu6,
     "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
     "silu": torch.nn.functional.silu,
     "hard-sigmoid": torch.nn.functional.hardsigmoid,
     "hard-swish": torch.nn.functional.hardswish,

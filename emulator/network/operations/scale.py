@@ -1,0 +1,289 @@
+"""Factors and terms: a learnt one for each channel, and constant ones for all values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ....kernels.layers.element_wise import add_bias_gradient
+from ....kernels.layers.scale import scale_gradient
+from ...common import Finite, InputError
+from ..onnx_nodes import Arrays, Export, Form
+from ..operation import Arithmetic, SfuOperation, SfuStep
+from ..shape import Shape
+from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+
+if TYPE_CHECKING:
+    from ..onnx_graph import Constant, OnnxNode, Value, Walk
+
+
+class _ByChannel(SfuOperation):
+    """The base of what has a learnt number for each channel."""
+
+    by_channel = True
+    _array: ClassVar[str]
+    _operator: ClassVar[str]
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; of numbers that are repeated, the first ones."""
+        made = {}
+        for key, array in arrays.items():
+            count = array.shape[-1] if array.shape[-1:] > (1,) else array.size
+            made[key] = array.reshape(-1)[:count]
+        return made
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`; one for each channel."""
+        return made[0]
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        channels, form = out.reads[0].shape[0], out.form
+        if form is Form.ROW and out.reads[0].shape[1:] != (1, 1):
+            raise out.refusal(f"{self.type} on {form.value} ({out.layer})")
+        sizes = (channels, 1, 1) if form is Form.MAPS else (channels,)
+        out.write(self._operator, out.weight(self._array, lambda own: own.reshape(sizes)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scale(_ByChannel):
+    """Each channel times a learnt factor, `initial` at first: LayerScale (Touvron et al., 2021)."""
+
+    initial: Finite = 1.0
+
+    keeps_map = True
+    type = "scale"
+    torch_names: ClassVar[Mapping[str, str]] = {"scale": "weight"}
+    of_value = Arithmetic(3)  # the product; back: dx and the gradient
+    _array, _operator = "scale", "Mul"
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        channels, initial = shape[0], self.initial
+
+        class Scale(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.weight = nn.Parameter(torch.full((channels,), initial))
+
+            def forward(self, x: Any) -> Any:
+                return x * self.weight[:, None, None]
+
+        return Scale()
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ScaleUnit(step.output[0], self.initial, site)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shift(_ByChannel):
+    """A learnt term for each channel, added: such as the row of a table that all tokens share."""
+
+    type = "shift"
+    torch_names: ClassVar[Mapping[str, str]] = {"shift": "bias"}
+    _array, _operator = "shift", "Add"
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        channels = shape[0]
+
+        class Shift(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.bias = nn.Parameter(torch.zeros(channels))
+
+            def forward(self, x: Any) -> Any:
+                return x + self.bias[:, None, None]
+
+        return Shift()
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ShiftUnit(step.output[0], site)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Affine(SfuOperation):
+    """`factor` times x plus `shift`: constants, which are not learnt."""
+
+    factor: Finite = 1.0
+    shift: Finite = 0.0
+
+    by_channel = True
+    type = "affine"
+    of_value = Arithmetic(2)  # forward, and back
+    onnx = ("Div", "Neg")
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`.
+
+        Raises:
+            InputError: it divides by other than a number.
+        """
+        if node.operator == "Neg":
+            return scaled(walk, node, 0, -1.0)
+        _, number = walk.with_number(node)
+        if not number or node.inputs[0] in walk.constants:
+            raise node.refusal("divides by other than one number, which is not supported")
+        return scaled(walk, node, 0, 1 / number)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        x, form = out.taken, out.form
+        if self.shift and self.factor != 1:
+            product = out.nodes.add(
+                "Mul", [*x, out.number("factor", self.factor)], f"{out.name}/product"
+            )
+            out.write_of([product], "Add", out.number("shift", self.shift), form=form)
+        elif self.shift:
+            out.write("Add", out.number("shift", self.shift))
+        else:
+            out.write("Mul", out.number("factor", self.factor))
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        factor, shift = self.factor, self.shift
+
+        class Affine(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return factor * x + shift
+
+        return Affine()
+
+
+def scaled(walk: Walk, node: OnnxNode, place: int, factor: float, shift: float = 0.0) -> Value:
+    """Return what a node takes at a place, times a number, plus another one: in one operation with
+    those before, if nothing else takes their result.
+    """
+    value = walk.take(node, place)
+    if factor == 1 and shift == 0:
+        return value
+    step = walk.step_of(value)
+    if step is not None and step.kind is Affine and walk.is_used_once(node.inputs[place]):
+        own: Any = step.keys
+        walk.replace(
+            value.step,
+            keys={"factor": own["factor"] * factor, "shift": own["shift"] * factor + shift},
+        )
+        return value
+    return walk.step(node, Affine, {"factor": factor, "shift": shift}, value, like=value)
+
+
+def by_channel(
+    walk: Walk,
+    node: OnnxNode,
+    kind: type[Scale | Shift],
+    value: Value,
+    constant: Constant,
+    *,
+    spread: bool = False,
+) -> Value | None:
+    """Return a value whose channels have a number each of an array, which is learnt; None if that
+    is not one for each channel.
+
+    With `spread`, only an array that repeats them for samples and rows, as the looked-up types of
+    tokens that all have the same type.
+    """
+    axes, shape = walk.axes_of(value), walk.shape(value)
+    if shape is None or (value.is_flat and shape[1:] != (1, 1)) or not constant.roots:
+        return None
+    places = [n for n, axis in enumerate(axes) if axis in ("channels", "values")]
+    if len(places) != 1:
+        return None
+    sizes = [1] * len(axes)
+    sizes[places[0]] = shape[0]
+    own = (1,) * (len(sizes) - len(constant.shape)) + constant.shape
+    if spread:
+        is_last = places[0] == len(axes) - 1 and shape[0] > 1
+        if not is_last or own == tuple(sizes) or own[-1] != shape[0] or len(own) > len(sizes):
+            return None
+        try:
+            rows = walk.expressions.value(constant.name).reshape(-1, shape[0])
+        except (KeyError, InputError):
+            return None
+        if (rows != rows[:1]).any():
+            return None
+    elif own != tuple(sizes):
+        return None
+    place = next(n for n, name in enumerate(node.inputs) if name in walk.constants)
+    walk.parameters.use(node, place, constant)
+    keys = {} if kind is Shift else {"initial": 1.0}
+    return walk.step(node, kind, keys, value, like=value, arrays={kind._array: node.inputs[place]})
+
+
+class ScaleUnit(Unit):
+    """Each channel times a learnt factor; it keeps its inputs."""
+
+    def __init__(self, channels: int, initial: float, site: Site) -> None:
+        super().__init__(site)
+        self.learns = {"scale": np.full(channels, initial, np.float32)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take(x.shape)
+        np.multiply(x, weights["scale"], out=y)
+        return y, (x,)
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take(dz.shape)
+        np.multiply(dz, weights["scale"], out=dx)
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return *state, dz
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        x, dz = kept
+        scale_gradient(x, dz, sums["scale"], fresh=fresh)
+
+
+class ShiftUnit(Unit):
+    """A learnt term for each channel."""
+
+    def __init__(self, channels: int, site: Site) -> None:
+        super().__init__(site)
+        self.learns = {"shift": np.zeros(channels, np.float32)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take(x.shape)
+        np.add(x, weights["shift"], out=y)
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`; what is before it may overwrite its errors, which it keeps."""
+        dx = self.arena.take(dz.shape)
+        dx[...] = dz
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return (dz,)
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        [dz] = kept
+        add_bias_gradient(sums["shift"], dz, fresh=fresh)
