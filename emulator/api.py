@@ -13,7 +13,7 @@ import math
 import os
 import pathlib
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import Unpack
@@ -133,6 +133,7 @@ def sweep(
     restart: bool = False,
     ranged: bool = True,
     target: float | None = None,
+    pareto: Sequence[str] = (),
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`,
@@ -156,6 +157,8 @@ def sweep(
             `best_range`).
         target: a rate in samples per second; `.target.row` is then the row that reaches it with the
             fewest boards.
+        pareto: names of objectives, such as ("rate", "boards"); `.front.rows` are then the points of
+            which none is better in one without being worse in another.
         **settings: further keys of the configuration that change times, such as batch=[32, 64],
             schedule="sync".
 
@@ -190,6 +193,7 @@ def sweep(
         blame="sweep",
         ranged=ranged,
         target=target,
+        pareto=(pareto,) if isinstance(pareto, str) else tuple(pareto),
     )
 
 

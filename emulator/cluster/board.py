@@ -129,6 +129,7 @@ class Board(abc.ABC):
     period_ps: int
     on_chip_memory_bytes: int
     power_w: float | None
+    price: float | None
     off_chip_memory_bytes: int | None
     off_chip_gbytes_per_s: float | None
     off_chip_pj_per_bit: float | None

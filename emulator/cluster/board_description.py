@@ -245,6 +245,7 @@ class FpgaDescription:
     efficiency: Share = 1.0
     on_chip_memory_kbit: Annotated[int, Ge(1), Le(10**9)]
     power_w: Watts | None = None
+    price: PositiveNumber | None = None
     lut: Positive | None = None
     lut_per_dsp: Positive = LUT_PER_DSP
     dsp_type: str | None = None
@@ -415,6 +416,7 @@ class GpuDescription:
     persistent_gru_gbytes_per_s: GbytesPerSecond | None = None
     memory_gbytes: PositiveNumber | None = None
     power_w: Watts | None = None
+    price: PositiveNumber | None = None
     source: str | None = None
     uncertainty: dict[str, RangeDescription] | None = None
     count: Annotated[int, Ge(1), Le(100_000)] = 1

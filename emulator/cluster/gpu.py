@@ -34,6 +34,7 @@ class Gpu(Board):
     persistent_gru_gbytes_per_s: float
     off_chip_memory_bytes: int | None = None
     power_w: float | None = None
+    price: float | None = None
     period_ps: int = 1000
     on_chip_memory_bytes: int = 0
     off_chip_gbytes_per_s: float | None = None

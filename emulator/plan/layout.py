@@ -71,6 +71,14 @@ def on_chip_banks(timing: Timing, device: int, in_flight: int) -> int:
     return total
 
 
+def stored_on_board_bytes(timing: Timing, device: int, in_flight: int) -> int:
+    """Return the bytes that a device keeps with `in_flight` samples in flight, on chip in whole
+    banks, and off chip.
+    """
+    on_chip = BANK_BYTES * on_chip_banks(timing, device, in_flight)
+    return on_chip + off_chip_bytes(timing, device, in_flight)
+
+
 def off_chip_bytes(timing: Timing, device: int, in_flight: int) -> int:
     """Return the bytes of a device's off-chip data: weights, their gradients, and activations of
     samples in flight.

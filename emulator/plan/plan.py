@@ -17,7 +17,14 @@ from ..network import Network
 from ..schedule import EpochShape, Fold, Schedule
 from ..timing import Bottleneck, Load, Timing, exchange_name, find_bottleneck, hop_name
 from .chain import warm_ups_of
-from .layout import Layout, lay_out, lay_out_on_chip, missing_bytes, off_chip_bytes
+from .layout import (
+    Layout,
+    lay_out,
+    lay_out_on_chip,
+    missing_bytes,
+    off_chip_bytes,
+    stored_on_board_bytes,
+)
 from .stages import PlannedStages
 from .steady import SteadyPipeline
 
@@ -220,6 +227,22 @@ class ChainPlan(Plan):
             off_chip_bytes(self.timing, device, count)
             for device, count in enumerate(self.steady.in_flight)
         )
+
+    @property
+    def memory_bytes(self) -> tuple[int, ...]:
+        """Bytes of weights, gradients and activations that each device keeps, on chip and off
+        chip.
+        """
+        if self.stages is None:
+            return tuple(
+                stored_on_board_bytes(self.timing, device, count)
+                for device, count in enumerate(self.steady.in_flight)
+            )
+        kept = [0] * self.devices
+        for stage in range(self.stage_count):
+            on_chip, off_chip = self.stages.memory_bytes(stage)
+            kept[self.fold.device(stage)] += sum(on_chip) + off_chip
+        return tuple(kept)
 
     @functools.cached_property
     def short_of_luts(self) -> tuple[int, ...]:

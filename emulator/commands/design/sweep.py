@@ -28,7 +28,7 @@ from ..frame.command import (
 )
 from ..frame.flags import range_option, write_groups, write_others
 from ..frame.kernels import starting
-from ..frame.named import PICTURE, Named, Rate, ValueList, count_option, switch
+from ..frame.named import PICTURE, Named, Rate, ValueList, count_option, switch, word_option
 from ..frame.output import tell
 
 if TYPE_CHECKING:
@@ -137,7 +137,13 @@ def _parameter(key: str) -> str:
         " --devices and --replicas, of 1 to 64 boards in 1 to 8 replicas."
     ),
 )
-@plot_option("Draw the rate.")
+@word_option(
+    "--pareto",
+    "LIST",
+    "Say which points none is better than in one of these without being worse in another: rate,"
+    " boards, memory, joules, price, such as rate,boards.",
+)
+@plot_option("Draw the rate, or the front.")
 @click.option(
     "--csv",
     type=PICTURE,
@@ -161,6 +167,7 @@ def sweep(
     network: str,
     swept: dict[str, tuple[Any, ...]],
     settings: dict[str, Any],
+    pareto: str | None,
     **how: Any,
 ) -> Answer | int:
     """Find how the rate of NETWORK depends on the number of boards, or on any other keys.
@@ -175,7 +182,8 @@ def sweep(
     if not swept and "," not in network and how["target"] is None:
         raise InputError("nothing to sweep: give a range, such as --devices 1-64, or --target 5000")
     values = with_numbers_of_boards({"network": tuple(network.split(",")), **swept}, how["target"])
-    return run_sweep(values, settings, ranks=session.join(), **how)
+    names = () if pareto is None else tuple(name.strip() for name in pareto.split(","))
+    return run_sweep(values, settings, ranks=session.join(), pareto=names, **how)
 
 
 def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
@@ -263,6 +271,7 @@ def _as_json(result: SweepResult) -> dict[str, Any]:
         "keys": keys,
         "findings": findings(result),
         **({} if result.target is None else {"target": result.target.to_dict()}),
+        **({} if result.front is None else {"front": result.front.to_dict()}),
         "best": result.best,
         "knee": series.knee if series else None,
         **_sure(result),
@@ -294,7 +303,7 @@ def _title(result: SweepResult) -> str:
 
 
 def _print(result: SweepResult, full: bool) -> None:
-    from ...studies.sweep import chosen_rows, findings, table_of
+    from ...studies.sweep import chosen_rows, findings, front_table, table_of
 
     for line in findings(result):
         print(line)
@@ -302,6 +311,11 @@ def _print(result: SweepResult, full: bool) -> None:
         view.say(text)
     if (left := len(result.multipliers) - _MOST_BOARDS) > 0:
         view.say(f"multipliers of {plural(left, 'more kind')} of boards: see `emuchain plan`")
+    if result.front is not None:
+        columns, cells = front_table(result)
+        view.table(f"Front: {_title(result)}", columns, cells)
+        if not full:
+            return
     rows = result.rows if full else chosen_rows(result, _MOST_ROWS)
     if (
         result.target is not None

@@ -2,10 +2,12 @@
 best point and knee.
 
 `space.py` makes the points, `run.py` the figures of each, of all in parallel, and a CSV file of
-those that are finished. `result.py` and `findings.py` say what comes out, `picture.py` draws it.
+those that are finished. `result.py` and `findings.py` say what comes out, `pareto.py` which points
+no other one dominates, `picture.py` draws it.
 """
 
-from .findings import chosen_rows, findings, table_of
+from .findings import chosen_rows, findings, front_table, table_of
+from .pareto import OBJECTIVES, Front, Objective, find_front, front_places, objectives_of
 from .picture import draw_sweep
 from .result import (
     DEVICES,
@@ -24,11 +26,14 @@ from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
     "DEVICES",
+    "OBJECTIVES",
     "REPLICAS",
     "Choice",
+    "Front",
     "Interrupted",
     "Journal",
     "Measured",
+    "Objective",
     "Point",
     "Series",
     "Space",
@@ -38,10 +43,14 @@ __all__ = [
     "chosen_rows",
     "draw_sweep",
     "figures",
+    "find_front",
     "find_target",
     "findings",
+    "front_places",
+    "front_table",
     "knee",
     "measure",
+    "objectives_of",
     "points_of",
     "reaches",
     "run_space",

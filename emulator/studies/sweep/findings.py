@@ -26,13 +26,61 @@ def findings(result: SweepResult) -> list[str]:
     best = result.best
     if best is None:
         return []
-    lines = [*_target(result), _best(result, best), *_sure(result, best), _schedules(result)]
+    lines = [
+        *_target(result),
+        *_front(result),
+        _best(result, best),
+        *_sure(result, best),
+        _schedules(result),
+    ]
     series = result.best_series
     if series is not None:
         lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
     return [*filter(None, [*lines, _logic(result.rows), _falls(result), _failures(result.rows)])]
+
+
+def _front(result: SweepResult) -> list[str]:
+    """Return how many points are on the front, and how many were tried; nothing without one."""
+    front = result.front
+    if front is None:
+        return []
+    names = [objective.name for objective in front.objectives]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return [
+        f"front: {plural(len(front.rows), 'point')} of {listed}, of {front.tried} that have all"
+        f" figures; {plural(front.points, 'point')} tried, all of the space"
+    ]
+
+
+def front_table(result: SweepResult) -> tuple[list[str], list[list[str]]]:
+    """Return the heads of the columns, and the cells of the rows of a front."""
+    front = result.front
+    assert front is not None
+    keys = [key for key in result.space.varied if key != "devices"]
+    heads = [f"{result.noun}s/s" if one.name == "rate" else one.head for one in front.objectives]
+    others = [] if "boards" in heads else ["boards"]
+    cells = []
+    for row, ranges in zip(front.rows, front.ranges, strict=True):
+        values = [str(row["boards"])] * len(others)
+        values += [_key_cell(row, key) for key in keys]
+        for one in front.objectives:
+            ends = ranges.get(one.name)
+            value = _objective_text(one.name, one.value(row))
+            if ends is not None and ends[0] < ends[1]:
+                low, high = (_objective_text(one.name, end) for end in ends)
+                value += f" ({low} to {high})"
+            values.append(value)
+        cells.append(values)
+    return [*others, *(key.replace(".", ".\n") for key in keys), *heads], cells
+
+
+def _objective_text(name: str, value: float | None) -> str:
+    assert value is not None
+    if name == "boards":
+        return str(value)
+    return rate_text(value) if name in ("rate", "price") else f"{value:.4g}"
 
 
 def _target(result: SweepResult) -> list[str]:

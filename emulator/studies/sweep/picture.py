@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ...common import one_line
 from ...view import coinciding, log_ticks, nested_widths, new_figure, save_figure, whole_ticks
 from .findings import limiting_kind
+from .pareto import Front
 from .result import Series, SweepResult
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ def draw_sweep(result: SweepResult, path: str | os.PathLike[str], flag: str = "-
     figure = new_figure(8, 4.8, flag, layout="constrained")
     axes = figure.subplots()
     marks = _marks(result.rows)
+    if result.front is not None:
+        _draw_front(axes, result.front, result)
+        figure.suptitle(_title(result), fontsize="medium")
+        save_figure(figure, path, flag, dpi=130)
+        return
     if result.series:
         _draw_lines(axes, result, marks)
     else:
@@ -61,6 +67,29 @@ def draw_sweep(result: SweepResult, path: str | os.PathLike[str], flag: str = "-
     figure.suptitle(_title(result), fontsize="medium")
     _add_legends(axes, result, marks)
     save_figure(figure, path, flag, dpi=130)
+
+
+def _draw_front(axes: Axes, front: Front, result: SweepResult) -> None:
+    """Draw all points by the first two objectives, the first upwards, and those of the front."""
+    upwards = front.objectives[0]
+    across = front.objectives[-1 if len(front.objectives) == 1 else 1]
+    rows = [row for row in result.rows if row["error"] is None and row["fits"]]
+    label = "front of " + ", ".join(one.name for one in front.objectives)
+    line = "-" if len(front.objectives) == 2 else "none"
+    for group, colour, style, said in (
+        (rows, "0.7", "none", "tried"),
+        (front.rows, "#0072b2", line, label),
+    ):
+        ends = [(across.value(row), upwards.value(row)) for row in group]
+        known = sorted((x, y) for x, y in ends if x is not None and y is not None)
+        places = [x for x, _ in known], [y for _, y in known]
+        axes.plot(*places, marker="o", linestyle=style, color=colour, label=said)
+    names = {"rate": f"{result.noun}s/s"}
+    axes.set_xlabel(names.get(across.name, across.head.replace("\n", " ")))
+    axes.set_ylabel(names.get(upwards.name, upwards.head.replace("\n", " ")))
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(fontsize="small", loc="best")
 
 
 def _marks(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, str]]:

@@ -25,6 +25,7 @@ from ...config import settings_config
 from ...plan import make_plan
 from ...run import TIE, AnswerRange, SteadyState, standing, steady_range, steady_state
 from ...timing import Floats, Roofs, factors
+from .pareto import Front
 from .space import Point, Space
 
 LITTLE = 0.5
@@ -204,7 +205,7 @@ class SweepResult:
 
     `noun` is what a sample is called: "image" or "sample". `roofs` are what the draws of each row
     follow, None without ranges. `multipliers` say what the boards multiply with. `target` is the
-    point that reaches a given rate.
+    point that reaches a given rate, `front` the front of given objectives.
     """
 
     space: Space
@@ -213,6 +214,7 @@ class SweepResult:
     roofs: list[str | None] | None = None
     multipliers: tuple[str, ...] = ()
     target: Target | None = None
+    front: Front | None = None
 
     @functools.cached_property
     def choice(self) -> Choice | None:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
-from ...cluster import Gpu
+from ...cluster import Board, Gpu
 from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
 from ...config import settings_config
 from ...network import with_formats
@@ -43,6 +43,7 @@ from ...run import (
 from ...timing import HIGHEST, LOWEST, Roofs
 from ...timing.pair import Resource
 from ...view import multiplier_texts
+from .pareto import find_front, objectives_of
 from .result import SweepResult, find_target
 from .space import Point, Space, points_of
 
@@ -70,8 +71,9 @@ class Measured:
 
     `boards` are those of all replicas. `efficiency` is the rate over that of perfect balance, where
     all multipliers of all boards are always busy; of a GPU with an FPGA it is their utilisation, of
-    a GPU alone None. `images_per_j` is None where a board's power is unknown. `off_chip_mib` of a
-    chain are kept off chip; `missing_mib` have no place, which times ignore. `fits_lut` is whether
+    a GPU alone None. `images_per_j` is None where a board's power is unknown, `price`, of all
+    boards, where one's is. `memory_mib` is what the fullest board of a chain keeps, `off_chip_mib`
+    of a chain are kept off chip; `missing_mib` have no place, which times ignore. `fits_lut` is whether
     boards have the LUTs that engines and buffers need, None where that is not known. `second` would
     limit if the bottleneck were infinitely fast; of a pair it is what is busy second longest.
     `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows
@@ -87,6 +89,8 @@ class Measured:
     fits: bool | None = None
     missing_mib: float | None = None
     off_chip_mib: float | None = None
+    memory_mib: float | None = None
+    price: float | None = None
     fits_lut: bool | None = None
     bottleneck: str | None = None
     bottleneck_kind: str | None = None
@@ -147,6 +151,8 @@ def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured
         fits=state.fits,
         missing_mib=state.missing_bytes / _MIB,
         off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        memory_mib=max(plan.memory_bytes) / _MIB,
+        price=_price(boards, plan.replicas),
         fits_lut=plan.fits_lut,
         bottleneck=slowest.name,
         bottleneck_kind=slowest.kind,
@@ -191,6 +197,8 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
         fits=plan.fits,
         missing_mib=0.0,
         off_chip_mib=sum(plan.off_chip_bytes) / _MIB,
+        memory_mib=max(plan.memory_bytes) / _MIB,
+        price=_price(boards, replicas),
         fits_lut=plan.fits_lut,
         bottleneck=slowest.name,
         bottleneck_kind=slowest.kind,
@@ -202,7 +210,8 @@ def _of_actions(plan: ChainPlan, epoch_images: int) -> Measured:
 
 def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
     """Return the figures of a GPU, alone or with an FPGA, whose mini-batches follow one another."""
-    power = [plan.cluster.board(device).power_w for device in range(plan.devices)]
+    boards = [plan.cluster.board(device) for device in range(plan.devices)]
+    power = [board.power_w for board in boards]
     slowest, *others = sorted(plan.times.busy.values(), key=lambda use: -use.busy_ps)
     second = others[0].resource if others else None
     return Measured(
@@ -216,11 +225,18 @@ def _of_pair(plan: PairPlan, epoch_images: int) -> Measured:
         fits=True,
         missing_mib=0.0,
         off_chip_mib=0.0,
+        price=_price(boards, 1),
         bottleneck=slowest.resource.value,
         bottleneck_kind=_KINDS[slowest.resource],
         second=None if second is None else second.value,
         second_kind=None if second is None else _KINDS[second],
     )
+
+
+def _price(boards: Sequence[Board], replicas: int) -> float | None:
+    """Return the price of the boards of all replicas; None where one's is unknown."""
+    prices = [board.price for board in boards]
+    return replicas * sum(price or 0 for price in prices) if all(prices) else None
 
 
 def row_of(point: Point, measured: Measured, ranged: bool) -> dict[str, Any]:
@@ -324,6 +340,7 @@ def run_space(
     blame: str = "command line",
     ranged: bool = True,
     target: float | None = None,
+    pareto: Sequence[str] = (),
 ) -> SweepResult:
     """Compute all points of a sweep.
 
@@ -339,12 +356,14 @@ def run_space(
         ranged: whether to draw the ranges of rates, and how sure choices are.
         target: a rate in samples per second, for which the point with the fewest boards is
             reported.
+        pareto: names of objectives, of which the front is reported.
 
     Raises:
         InputError: a value is invalid, the file is that of another sweep or cannot be written, or a
             process died.
         Interrupted: by Ctrl-C; finished points are in the file.
     """
+    objectives = objectives_of(pareto) if pareto else ()
     points = points_of(space, blame)
     # Identities take a digest of all sources, which only a file needs.
     known = identities(points, epoch_images) if csv is not None else [""] * len(points)
@@ -388,8 +407,9 @@ def run_space(
     noun = nouns.pop() if len(nouns) == 1 else "sample"
     roofs = [row.pop("roofs", None) for row in rows]
     reached = None if target is None else find_target(target, points, rows)
+    front = find_front(objectives, points, rows) if objectives else None
     return SweepResult(
-        space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached
+        space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached, front
     )
 
 

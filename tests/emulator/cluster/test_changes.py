@@ -65,6 +65,7 @@ BOARD = {
     "efficiency": 0.9,
     "on_chip_memory_kbit": 12345,
     "power_w": 11,
+    "price": 900,
     "lut": 300_000,
     "lut_share": 0.5,
     "lut_per_dsp": 90,
@@ -128,6 +129,7 @@ ON_GPU = {
     "persistent_gru_gbytes_per_s": 2000,
     "memory_gbytes": 16,
     "power_w": 200,
+    "price": 4000,
 }
 LINK = {
     "topology": "ring",

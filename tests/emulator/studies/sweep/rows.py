@@ -22,6 +22,7 @@ def row(devices: int, images_per_s: float | None, **keys: Any) -> dict[str, Any]
             fits=True,
             missing_mib=0.0,
             off_chip_mib=0.0,
+            memory_mib=1.0,
             bottleneck="FP of conv1[0:4] ICP on device 0",
             bottleneck_kind="engine",
         )
