@@ -146,6 +146,20 @@ _LIKE_NUMBERS = re.compile(r"[\d.:+-]+")
 _TRUTHS = {"true": True, "false": False}
 
 
+def items_of(text: str) -> tuple[str, ...]:
+    """Return the items of a list with commas; those between keys of one item, as in
+    `dynamic:every=20,first=1024`, divide nothing.
+    """
+    items: list[str] = []
+    for part in text.split(","):
+        word = items[-1].split(" ")[-1] if items else ""
+        if re.search(r":\w+=", word) and re.fullmatch(r"\w+=\S+", part):
+            items[-1] += f",{part}"
+        else:
+            items.append(part)
+    return tuple(item.strip() for item in items)
+
+
 def parse_values(text: str) -> tuple[Value, ...]:
     """Return the values of a list: numbers in ascending order, words in the order given, each once.
 
@@ -155,8 +169,8 @@ def parse_values(text: str) -> tuple[Value, ...]:
         ValueError: the list has another form; the message says what is wrong with it.
     """
     values: dict[Value, None] = {}
-    for item in text.split(","):
-        for value in _values_of(item.strip(), text):
+    for item in items_of(text):
+        for value in _values_of(item, text):
             values[value] = None
             if len(values) > _MOST_VALUES:
                 raise ValueError(f"{text!r}: more than {_MOST_VALUES} values")

@@ -24,6 +24,7 @@ from emuchain.emulator.common import parse_counts, parse_values
         ("none,inceptionn:-10,none", ("none", "inceptionn:-10")),
         ("vc709-10g,my/3-4.toml", ("vc709-10g", "my/3-4.toml")),
         ("false,true", (False, True)),
+        ("fp8 x=a:b=1,c=2,fp16, d=1", ("fp8 x=a:b=1,c=2", "fp16", "d=1")),
     ],
 )
 def test_values(text: str, values: tuple[object, ...]) -> None:
