@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import view
-from ..common import InputError, format_time_ps
+from ..common import InputError, format_time_ps, items_of, plural
 from .frame.command import Answer, json_option, plot_option
 from .frame.flags import RUNS, TrainingCommand
 from .frame.kernels import load, starting
-from .frame.named import word_option
+from .frame.named import NumberOfSeeds, word_option
 from .frame.output import tell
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..number import Precision
     from ..run import Runs
-    from ..studies import FormatOutcome
+    from ..studies import FormatOutcome, FormatSearch
     from .frame.session import Session
 
 _FORMATS = "fp32,bf16,mxfp8"
+_SEEDS = 3
+"""With how many seeds a search judges."""
 
 
 class PrecisionCommand(TrainingCommand):
@@ -41,7 +44,7 @@ class PrecisionCommand(TrainingCommand):
 
     def runs(self, ctx: click.Context, given: Config) -> Runs:
         """See `TrainingCommand`."""
-        from ..run import runs_of
+        from ..run import runs_of, seed_variants
 
         for key in ("out", "log"):
             if getattr(given, key) is not None:
@@ -50,9 +53,19 @@ class PrecisionCommand(TrainingCommand):
                     " it out"
                 )
         precisions: list[Precision] = ctx.params["precisions"]
-        return runs_of(
-            given, {str(one).replace(" ", "-"): {"precision": one} for one in precisions}
-        )
+        seeds, limit = ctx.params["seeds"], ctx.params["limit"]
+        if limit is None and seeds is not None:
+            raise InputError(
+                f"`--seeds` = {seeds}: is for `--search`; give each seed by `--seed`, or a limit of"
+                " loss"
+            )
+        if limit is None:
+            return runs_of(
+                given, {str(one).replace(" ", "-"): {"precision": one} for one in precisions}
+            )
+        of_seeds = seed_variants(given, seeds or _SEEDS)
+        reference = {"precision": precisions[0]}
+        return runs_of(given, {name: {**own, **reference} for name, own in of_seeds.items()})
 
 
 def _precisions(formats: str, table: Any) -> list[Precision]:
@@ -64,7 +77,7 @@ def _precisions(formats: str, table: Any) -> list[Precision]:
             f" fp32,{table}"
         )
     try:
-        given = [precision_of(joined(name.strip(), table or {})) for name in formats.split(",")]
+        given = [precision_of(joined(name, table or {})) for name in items_of(formats)]
     except ValueError as error:
         raise InputError(f"`formats` = {formats!r}: {error}") from None
     return list(dict.fromkeys(given))
@@ -78,6 +91,22 @@ def _precisions(formats: str, table: Any) -> list[Precision]:
     default=_FORMATS,
     show_default=True,
 )
+@click.option(
+    "--search",
+    "limit",
+    type=click.FloatRange(min=0, max=1000),
+    metavar="PERCENT",
+    help=(
+        "Search formats by layer: the fastest whose loss is at most PERCENT above that of the first"
+        " format."
+    ),
+)
+@click.option(
+    "--seeds",
+    type=NumberOfSeeds(min=1),
+    metavar="N",
+    help=f"Judge each of a search by runs with N seeds from --seed on.  [default: {_SEEDS}]",
+)
 @plot_option("Draw accuracy over virtual time.")
 @json_option()
 @click.pass_obj
@@ -88,31 +117,51 @@ def precision(
     config_file: str | None,
     flags: dict[str, Any],
     precisions: list[Precision],
+    limit: float | None,
+    seeds: int | None,
 ) -> Answer:
     """Train a network once in each of some formats of numbers, and compare accuracy, time, bytes
     and memory.
 
     NETWORK comes with emuchain, or is a TOML or ONNX file. Takes the keys of `train`; those of the
-    table `precision` are for all formats. Each format has a checkpoint of its own.
+    table `precision` are for all formats. Each format has a checkpoint of its own. With `--search`,
+    formats by layer are judged by runs with several seeds.
     """
     ranks = session.join_watched()
     with starting():
         from ..config import blaming
         from ..run import StoppedRun
-        from ..studies import draw_formats, train_formats
+        from ..studies import draw_formats, draw_search, search_formats, train_formats
         from .train import show_stopped
 
     config = runs.base
     load(lambda _: None)
+    again = ["precision", "--formats", ",".join(map(str, precisions))]
+    if limit is not None:
+        again += ["--search", f"{limit:g}", "--seeds", str(len(runs.configs))]
+    search: FormatSearch | None = None
+    outcomes: list[FormatOutcome] = []
+
+    def note(line: str) -> None:
+        if config.progress != "none":
+            tell(line)
+
     try:
         with blaming(config_file, flags):
-            outcomes = train_formats(
-                runs, ranks, lambda line: None if config.progress == "none" else tell(line)
-            )
+            if limit is None:
+                outcomes = train_formats(runs, ranks, note)
+            else:
+                search = search_formats(runs, precisions, limit / 100, ranks, note)
     except StoppedRun as stopped:
-        show_stopped(stopped, runs, ["precision", "--formats", ",".join(map(str, precisions))])
+        show_stopped(stopped, runs, again)
         session.end(stopped.status)
     title = f"{pathlib.Path(config.network).stem}, {config.batch} samples a mini-batch"
+    if search is not None:
+        return Answer(
+            functools.partial(_print_search, search, config_file, flags),
+            search.to_dict,
+            functools.partial(draw_search, search, title),
+        )
     return Answer(
         lambda: _print(outcomes),
         lambda: {"formats": [outcome.to_dict() for outcome in outcomes]},
@@ -169,6 +218,38 @@ def _print(outcomes: list[FormatOutcome]) -> None:
         "memory MiB",
     ]
     view.table("Formats", columns, rows, left=("precision",))
+
+
+def _print_search(search: FormatSearch, config_file: str | None, flags: dict[str, Any]) -> None:
+    best, first = search.cheapest, search.reference
+    of_seeds = plural(len(first.outcomes), "seed")
+    if best is first:
+        answer = [f"none that is faster holds: {first.precision}, loss {first.loss.shown(4)}"]
+    else:
+        rate = _ratio(best.outcomes[0].images_per_s, first.outcomes[0].images_per_s)
+        answer = [
+            f"{best.precision}",
+            f"loss {best.loss.shown(4)}, {100 * best.above:+.1f} % of that in {first.precision};"
+            f" {rate} of the rate",
+        ]
+    trained = plural(len(search.mappings), "mapping")
+    flags = {**flags, "precision": str(best.precision), "out": "run.h5"}
+    again = view.next_line(view.command_line("train", config_file, flags))
+    view.print_answer([*answer, f"{trained} trained, with {of_seeds} each", again])
+    rows = [
+        [
+            str(mapping.precision),
+            "yes" if mapping.holds else "no",
+            mapping.loss.shown(4) if mapping.failure is None else "diverged",
+            f"{100 * mapping.above:+.1f}" if mapping.failure is None else "-",
+            f"{100 * mapping.accuracy.value:.2f} %",
+            format_time_ps(int(mapping.time_ps)) if mapping.failure is None else "-",
+            "x" if mapping.on_front else "",
+        ]
+        for mapping in sorted(search.mappings, key=lambda mapping: mapping.time_ps)
+    ]
+    columns = ["precision", "holds", "loss", "% above", "accuracy", "time", "front"]
+    view.table("Mappings, the fastest first", columns, rows, left=("precision",))
 
 
 def _percent(share: float) -> str:

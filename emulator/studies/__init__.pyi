@@ -12,6 +12,7 @@ from .comparison import (
 )
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .formats import FormatOutcome, draw_formats, narrowest, train_formats
+from .formats_by_layer import FormatSearch, JudgedMapping, draw_search, search_formats
 from .retime import Retiming, label_of, retime
 from .topology import (
     Ports,
@@ -30,6 +31,8 @@ __all__ = [
     "Comparison",
     "ExchangeTimes",
     "FormatOutcome",
+    "FormatSearch",
+    "JudgedMapping",
     "Method",
     "Metric",
     "Outcome",
@@ -45,6 +48,7 @@ __all__ = [
     "draw_comparison",
     "draw_exchanges",
     "draw_formats",
+    "draw_search",
     "draw_topologies",
     "exchange_times",
     "groups_of",
@@ -54,6 +58,7 @@ __all__ = [
     "other_topologies",
     "parse_what_if",
     "retime",
+    "search_formats",
     "section",
     "train_formats",
     "whole_layers",

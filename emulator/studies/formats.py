@@ -34,8 +34,8 @@ _WITHIN = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class FormatOutcome:
-    """What a run in some formats gave: accuracies and virtual times by epoch, and what its boards
-    and links had to do.
+    """What a run in some formats gave: accuracies, losses and virtual times by epoch, and what its
+    boards and links had to do. Losses are those of the test, or where none was, of training.
 
     Bytes of links are those of a sample, over all links, and on the fullest direction of one; those
     of memory are over all boards. `failure` is why the run ended early, where it did; the others
@@ -50,6 +50,7 @@ class FormatOutcome:
     fullest_bytes: float
     memory_bytes: int
     failure: str | None = None
+    losses: tuple[float, ...] = ()
 
     @property
     def accuracy(self) -> float:
@@ -57,6 +58,11 @@ class FormatOutcome:
         epoch's end.
         """
         return self.accuracies[-1] if self.accuracies else float("nan")
+
+    @property
+    def loss(self) -> float:
+        """The last loss; NaN before the first epoch's end."""
+        return self.losses[-1] if self.losses else float("nan")
 
     @property
     def bits(self) -> int:
@@ -94,12 +100,13 @@ def train_formats(
     planned = [
         (plan_run(config, network=network, cluster=cluster), start) for config, start in starts
     ]
-    return [_trained(plan, process, start, runs.series, note) for plan, start in planned]
+    return [trained_in(plan, process, start, runs.series, note) for plan, start in planned]
 
 
-def _trained(
+def trained_in(
     plan: Plan, process: Ranks, start: Resumed | None, series: str, note: Callable[[str], None]
 ) -> FormatOutcome:
+    """Train a run in its precision, or go on with it, and return its outcome; see `train_formats`."""
     failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
     def on_epoch(result: EpochRecord, *_: object) -> None:
@@ -120,8 +127,11 @@ def _trained(
     accuracies, times_ps = (
         tuple(results.history[name].tolist()) for name in ("test_accuracy", "virtual_time_ps")
     )
+    tested = bool(history and history[0].test.samples)
+    losses = tuple(results.history["test_loss" if tested else "train_loss"].tolist())
+    sizes = _bytes(results, samples)
     return FormatOutcome(
-        precision, accuracies, times_ps, results.images_per_s, *_bytes(results, samples), failure
+        precision, accuracies, times_ps, results.images_per_s, *sizes, failure, losses
     )
 
 

@@ -168,3 +168,10 @@ def test_what_is_refused(one_line: Any, capsys: Any, arguments: list[str], said:
     out, error = capsys.readouterr()
     assert (ended.value.code, out) == (2, "")
     assert said in one_line(error)
+
+
+def test_commas_between_keys_of_a_loss_scale_divide_nothing(printed: Any) -> None:
+    formats = "bf16 loss_scale=dynamic:every=2,first=1024,fp32, master=bf16"
+    said = json.loads(printed("precision", *KEYS, "--formats", formats, "--json"))
+    named = [one["precision"] for one in said["formats"]]
+    assert named == ["bf16 loss_scale=dynamic:every=2,first=1024", "fp32", "fp32 master=bf16"]
