@@ -1,5 +1,6 @@
 from .clock import RtlDeviceClock, clocks_of, run_mini_batches
 from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
+from .dots import DotEngine, dot_engine, engine_module
 from .generate import MINI_BATCHES, Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
@@ -26,6 +27,7 @@ __all__ = [
     "DeviceDesign",
     "DeviceModel",
     "DeviceResources",
+    "DotEngine",
     "EngineDesign",
     "EngineRows",
     "MiniBatch",
@@ -42,8 +44,10 @@ __all__ = [
     "clocks_of",
     "designs_of",
     "device_resources",
+    "dot_engine",
     "drawn_biases",
     "drawn_images",
+    "engine_module",
     "find_tools",
     "find_yosys",
     "lint",

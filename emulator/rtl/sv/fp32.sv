@@ -57,6 +57,37 @@ package fp32;
         multiplied = {c_significand, addend_shift, exponent, product_is_negative, s[31], special, special_result, product};
     endfunction
 
+    // ---- The same of a whole number times 2^exponent in the product's place, with its leading one in bit 46: what it adds
+    // to may have any exponent, too.
+
+    function automatic logic [MULTIPLIED-1:0] placed(
+        input logic negative, input logic [23:0] magnitude, input logic signed [10:0] exponent, input logic is_nan,
+        input logic [31:0] s
+    );
+        /* verilator no_inline_task */
+        logic [6:0] zeros;
+        logic [23:0] significand;
+        logic [9:0] c_exponent;
+        logic signed [11:0] top, distance;  // `top` as `exponent` of the window, where the number lies in it
+        logic c_is_nan, addend_is_leftmost;
+        logic [6:0] addend_shift;
+        logic [31:0] special_result;
+
+        zeros = leading_zeros({magnitude, 52'd0});
+        significand = magnitude << zeros[4:0];
+        c_exponent = s[30:23] == 8'd0 ? 10'd1 : {2'b0, s[30:23]};
+        top = 12'(exponent) - 12'(zeros) + 12'sd177;
+        distance = top - 12'(c_exponent);
+        addend_is_leftmost = magnitude == 24'd0 || distance <= 12'sd0;
+        addend_shift = addend_is_leftmost ? 7'd0 : distance > 12'sd76 ? 7'd76 : distance[6:0];
+        c_is_nan = s[30:0] > 31'h7f800000;
+        special_result = is_nan || c_is_nan ? 32'h7fc00000 : s;
+        placed = {
+            s[30:23] != 8'd0, s[22:0], addend_shift, addend_is_leftmost ? c_exponent : top[9:0], negative, s[31],
+            is_nan || s[30:23] == 8'hff, special_result, 1'b0, significand, 23'd0
+        };
+    endfunction
+
     // ---- Align the addend; add it, or subtract it from the product. Bits that fell out borrow one from a difference, and
     // stay sticky below it. Narrow products need a narrower window: of its last `cut` bits, which stay 0, bits fall out, too.
 

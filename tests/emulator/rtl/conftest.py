@@ -2,6 +2,7 @@
 cannot be had.
 """
 
+import functools
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ Build = Callable[[Path, Path], Path]
 Records = NDArray[np.uint32]
 Stream = Callable[[Records], Records]
 BuildStream = Callable[[str], Stream]
+BuildStreamOf = Callable[[Path], BuildStream]
 
 
 def program(*names: str) -> str | None:
@@ -109,20 +111,26 @@ def arithmetic(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> BuildStream:
-    """Builds the text of a module `stream` with ports `clk`, `in` and `out` of words; returns what
-    sends records.
+def build_stream(build_stream_of: BuildStreamOf) -> BuildStream:
+    """`build_stream_of` the modules as they are."""
+    return build_stream_of(SOURCES)
+
+
+@pytest.fixture(scope="session")
+def build_stream_of(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> BuildStreamOf:
+    """Builds, of the modules in a folder, the text of a module `stream` with ports `clk`, `in` and
+    `out` of words; returns what sends records.
 
     Records are arrays of (clocks, words); what comes out of a clock is what the module has before
     the clock's edge.
     """
 
-    def make(text: str) -> Stream:
+    def make(modules: Path, text: str) -> Stream:
         folder = tmp_path_factory.mktemp("stream")
         (folder / "stream.sv").write_text(text, encoding="utf-8")
-        files = [SOURCES / "fp32.sv", SOURCES / "formats.sv", folder / "stream.sv"]
+        files = [modules / "fp32.sv", modules / "formats.sv", folder / "stream.sv"]
         program = build_program(
-            "stream", files, HERE / "stream.cpp", folder / "built", "-y", str(SOURCES)
+            "stream", files, HERE / "stream.cpp", folder / "built", "-y", str(modules)
         )
 
         def send(records: Records) -> Records:
@@ -132,4 +140,4 @@ def build_stream(verilator: str, tmp_path_factory: pytest.TempPathFactory) -> Bu
 
         return send
 
-    return make
+    return lambda modules: functools.partial(make, modules)

@@ -1,0 +1,382 @@
+"""Engines whose products are added in blocks, against the kernels: every bit of each row, in its
+cycle, with numbers at both ends of their formats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from emuchain.emulator.common import InputError
+from emuchain.emulator.mapping import Slice, slice_works
+from emuchain.emulator.plan import ChainPlan
+from emuchain.emulator.rtl import (
+    DotEngine,
+    dot_engine,
+    engine_module,
+    find_tools,
+    lint,
+)
+from emuchain.emulator.rtl.dots import MODULES
+from emuchain.kernels.conv import DotConvolution
+
+from .chains import RELU, cluster, conv, fc, network, plan
+from .conftest import SOURCES, BuildStream, BuildStreamOf, Records
+from .test_quantise import canonical, stream
+from .test_slang import slang
+
+FILES = [SOURCES / f"{name}.sv" for name in MODULES]
+
+Codes = NDArray[np.int64]
+Bits = NDArray[np.uint8]
+Phase = Literal["FP", "EB"]
+NAN = 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """Whole numbers (channels first), with a scale (E8M0) for blocks of channels, or 127 for all;
+    `shared` channels have one, 0: all do.
+    """
+
+    codes: Codes
+    scales: Codes
+    shared: int
+    step: int
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """The numbers of a network; a NaN for each of a block without a scale."""
+        exponents = self.scales - 127
+        if self.shared:
+            exponents = np.repeat(exponents, self.shared, 0)[: len(self.codes)]
+        values = np.ldexp(self.codes.astype(np.float64), exponents + self.step)
+        return np.where(exponents == NAN - 127, np.nan, values).astype(np.float32)
+
+
+def drawn(
+    rng: np.random.Generator, shape: tuple[int, ...], shared: int, step: int, at: tuple[int, ...]
+) -> Numbers:
+    """Return numbers of which half are at an end of their format; scales are about those of `at`,
+    one of them for each block.
+    """
+    codes = rng.integers(-127, 128, shape)
+    ends = rng.choice([-127, 127, 0, 1], shape)
+    codes = np.where(rng.random(shape) < 0.5, ends, codes)
+    codes[:, rng.random(shape[1:]) < 0.2] = 127 * rng.choice([-1, 1])
+    if not shared:
+        return Numbers(codes, np.full(shape, 127), 0, step)
+    blocks = -(-shape[0] // shared), *shape[1:]
+    scales = rng.choice(at, blocks) + rng.integers(-2, 3, blocks)
+    return Numbers(codes, np.clip(scales, 1, 255), shared, step)
+
+
+def bits_of(values: Codes, width: int) -> Bits:
+    """Return the lowest bits of whole numbers, one after the other, the lowest first."""
+    flat = np.ascontiguousarray(values.reshape(-1), np.int64)
+    bits = (flat[:, None] >> np.arange(width)) & 1
+    return bits.reshape(-1).astype(np.uint8)
+
+
+def record(*fields: Bits) -> Records:
+    """Return words of all bits in a row."""
+    bits = np.concatenate(fields)
+    padded = np.concatenate([bits, np.zeros(-len(bits) % 32, np.uint8)])
+    return np.packbits(padded, bitorder="little").view(np.uint32)
+
+
+class Bench:
+    """An engine in simulation, built once; its rows one after the other, as fast as it takes
+    them.
+    """
+
+    def __init__(self, engine: DotEngine, build_stream: BuildStream) -> None:
+        self.engine, values = engine, engine.parameters
+        self.scales = -(-engine.read // engine.shared) if engine.shared else 1
+        self.pixels = values["KERNEL_ROWS"] * values["COLUMNS_READ"]
+        sizes = {
+            "reset": 1,
+            "ready": 1,
+            "host_write": 1,
+            "host_address": 32,
+            "host_data": engine.dot * 8 + 8,
+            "rows": self.pixels * engine.read * 8,
+            "scales": self.pixels * self.scales * 8,
+            "rows_reach": values["KERNEL_ROWS"],
+            "partial": values["COLUMNS"] * engine.made * 32,
+        }
+        self.sizes, first, wires = sizes, 0, []
+        for name, size in sizes.items():
+            wires.append(f".{name}(in[{first}+:{size}])")
+            first += size
+        words, made = -(-first // 32), values["COLUMNS"] * engine.made
+        body = (
+            f"    one of (.clk, {', '.join(wires)}, .start(out[0]), .out_valid(out[1]),"
+            " .out_row(out[32+:" + f"{made * 32}]));\n    assign out[31:2] = '0;\n"
+        )
+        text = engine_module(engine, "one") + stream(words, made + 1, body)
+        self.send, self.made = build_stream(text), made
+
+    def clock(self, **given: Bits) -> Records:
+        """Return the record of a clock; what is not given is 0."""
+        fields = (given.get(name, np.zeros(size, np.uint8)) for name, size in self.sizes.items())
+        return record(*fields)
+
+    def run(
+        self, x: Numbers, w: Numbers, partial: NDArray[np.float32]
+    ) -> tuple[list[int], list[int], Records]:
+        """Return the clocks in which rows start, those in which they are done, and their bits, of a
+        map (channels, rows, columns), weights (read, made, kh, kw) and sums (rows, columns, made).
+        """
+        writes = [
+            self.clock(
+                host_write=np.ones(1, np.uint8), host_address=bits_of(at, 32), host_data=word
+            )
+            for at, word in self._words(w)
+        ]
+        rows = []
+        for row, sums in enumerate(partial):
+            taken, scales, reach = self._taken(x, row)
+            fields = {"rows": bits_of(taken, 8), "scales": bits_of(scales, 8)}
+            fields |= {"rows_reach": reach, "ready": np.ones(1, np.uint8)}
+            fields["partial"] = bits_of(sums.view(np.uint32).astype(np.int64), 32)
+            rows += [self.clock(**fields)] * self.engine.row_cycles
+        idle = [self.clock()] * (self.engine.tail + self.engine.every + 4)
+        came = self.send(np.stack([self.clock(reset=np.ones(1, np.uint8)), *writes, *rows, *idle]))
+        first = 1 + len(writes)
+        started, done = (np.flatnonzero(came[:, 0] & bit) - first for bit in (1, 2))
+        return started.tolist(), done.tolist(), came[done + first, 1:]
+
+    def _words(self, w: Numbers) -> list[tuple[Codes, Bits]]:
+        """Return each word of weights with its address: (channel, block, place)."""
+        engine, taps = self.engine, w.codes.shape[2:]
+        words = []
+        for channel in range(engine.made):
+            for first in range(0, engine.read, engine.dot):
+                for tap in np.ndindex(*taps):
+                    own = w.codes[(slice(first, first + engine.dot), channel, *tap)]
+                    codes = np.zeros(engine.dot, np.int64)
+                    codes[: len(own)] = own
+                    scale = np.array(127)
+                    if engine.shared:
+                        scale = w.scales[(first // engine.shared, channel, *tap)]
+                    words.append(np.concatenate([bits_of(codes, 8), bits_of(scale, 8)]))
+        return [(np.array(at), word) for at, word in enumerate(words)]
+
+    def _taken(self, x: Numbers, row: int) -> tuple[Codes, Codes, Bits]:
+        """Return the rows that a row of results takes, channels last, their scales, and which meet
+        it; zeros outside of the map.
+        """
+        (kernel, _), (stride, _), (pad, _) = self.engine.part.layer.window
+        codes, scales, reach = [], [], np.ones(kernel, np.uint8)
+        for tap in range(kernel):
+            at = row * stride + tap - pad
+            if self.engine.phase == "EB":
+                at, behind = divmod(row + pad - tap, stride)
+                reach[tap] = behind == 0
+            if 0 <= at < x.codes.shape[1] and reach[tap]:
+                own, of_own = x.codes[:, at].T, x.scales[: self.scales, at].T
+            else:
+                columns = x.codes.shape[2]
+                own = np.zeros((columns, len(x.codes)), np.int64)
+                of_own = np.zeros((columns, self.scales), np.int64)  # as a `row_ram` reads them
+            codes.append(own)
+            scales.append(of_own)
+        return np.stack(codes), np.stack(scales), reach
+
+
+def expected(
+    engine: DotEngine, x: Numbers, w: Numbers, partial: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return what the kernels make of the same numbers, (rows, columns, channels)."""
+    layer, is_fp = engine.part.layer, engine.phase == "FP"
+    weights = np.ascontiguousarray(w.values.swapaxes(0, 1)) if is_fp else w.values
+    ins, outs = (engine.read, engine.made) if is_fp else (engine.made, engine.read)
+    dots = DotConvolution(ins, outs, layer.input[1:], *layer.window, engine.dot, (False,) * 3)
+    maps = np.ascontiguousarray(x.values.transpose(1, 2, 0))[None]
+    made = partial[None].copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_fp:
+            frame = np.empty(dots.frame_shape(1), np.float32)
+            dots.frame(maps, frame)
+            dots.forward(made, frame, dots.pack(weights), fresh=False)
+        else:
+            frame = np.empty(dots.error_frame_shape(1), np.float32)
+            dots.error_frame(maps, frame)
+            turned = np.empty(dots.turned_size, np.float32)
+            dots.turn_weights(weights, turned)
+            dots.error(made, frame, turned, fresh=False)
+    return made[0]
+
+
+def plan_of(
+    size: tuple[int, int, int], layer: dict[str, Any], precision: str, dsp: int = 400
+) -> ChainPlan:
+    """A plan whose first layer hands on `size` to a second one, `layer`."""
+    channels, rows, columns = size
+    return plan(
+        network([2, rows, columns], conv(channels, 1), RELU, layer, RELU, fc(2)),
+        cluster(dsp),
+        1,
+        precision=precision,
+    )
+
+
+def part_of(made: ChainPlan) -> Slice:
+    return made.mapping.devices[0][1]
+
+
+CASES = {
+    "int8, two units": ("int8 accumulate=dot:8", (16, 4, 5), conv(5, 3, pad=1), 32, 0, 0),
+    "mxint8, a whole block": ("mxint8 accumulate=dot:32", (32, 3, 3), conv(4, 1), 64, 0, 0),
+    "mxint8, parts of blocks": ("mxint8 accumulate=dot:16", (40, 4, 4), conv(6, 2), 96, 1, 4),
+    "mxint8, strides": (
+        "mxint8 accumulate=dot:8",
+        (12, 5, 5),
+        conv(9, 3, stride=2, pad=1),
+        64,
+        2,
+        2,
+    ),
+}
+
+SCALES = (127,), (60, 127, 190), (2, 252), (60, 70), (127, NAN)
+"""About which blocks' scales are: products within fp32, beyond it at either end, and no numbers."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("phase", ["FP", "EB"])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_the_kernels_in_their_cycles(
+    name: str, phase: Phase, build_stream: BuildStream
+) -> None:
+    """Ordinary numbers, sums that cancel, and products beyond fp32 at either end."""
+    wrong = wrong_rows(engine_of(name, phase), build_stream)
+    assert not wrong
+
+
+def engine_of(name: str, phase: Phase) -> DotEngine:
+    precision, size, layer, multipliers, depth, latency = CASES[name]
+    made = plan_of(size, layer, precision)
+    return dot_engine(part_of(made), phase, multipliers, made.config.precision, depth, latency)
+
+
+def wrong_rows(engine: DotEngine, build_stream: BuildStream) -> list[str]:
+    """Return what is wrong with rows of drawn numbers: where scales are, and what."""
+    bench, rng, layer = Bench(engine, build_stream), np.random.default_rng(7), engine.part.layer
+    read, back = (
+        (layer.input, layer.output) if engine.phase == "FP" else (layer.output, layer.input)
+    )
+    rows, wrong = range(back[1]), []
+    for at in SCALES:
+        x = drawn(rng, read, engine.shared, engine.steps // 2, at)
+        w = drawn(rng, (read[0], back[0], *layer.kernel), engine.shared, engine.steps // 2, at)
+        sums = rng.choice([0.0, -0.0, 1.0, -1e-30, 3e38], (*back[1:], back[0]))
+        partial = sums.astype(np.float32)
+        started, done, bits = bench.run(x, w, partial)
+        if started != [row * engine.row_cycles for row in rows]:
+            wrong.append(f"{at}: rows start in {started}")
+        if done != [(row + 1) * engine.row_cycles + engine.tail for row in rows]:
+            wrong.append(f"{at}: rows are done in {done}")
+            continue
+        right = canonical(expected(engine, x, w, partial)).reshape(back[1], -1)
+        if not np.array_equal(bits, right):
+            wrong.append(f"{at}: bits of {np.argwhere(bits != right)[:3].tolist()}")
+    return wrong
+
+
+MUTATIONS = {
+    "the lower sum keeps what it borrowed": (
+        "dot_product",
+        "which != 0 && chains_held",
+        "which == 2 && chains_held",
+    ),
+    "chains are twice as long as fields hold": (
+        "dot_product",
+        "CHAIN        = 1 <<",
+        "CHAIN        = 2 <<",
+    ),
+    "an exponent wraps": ("dot_engine", "11'(x_scale) + 11'(w_scale)", "8'(x_scale + w_scale)"),
+    "blocks ascend in EB": ("dot_engine", "BLOCKS - 1 - int'(outer) / TAPS", "int'(outer) / TAPS"),
+    "a place that does not reach is added": ("dot_engine", "!reaches_late", "1'b0"),
+    "NaN blocks are numbers": ("dot_engine", "x_scale == 8'd255 ||", ""),
+    "a sum takes the block before its own": (
+        "dot_engine",
+        ".STAGES(DEPTH)) beside",
+        ".STAGES(DEPTH + 1)) beside",
+    ),
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_mutations_are_seen(name: str, tmp_path: Path, build_stream_of: BuildStreamOf) -> None:
+    module, old, new = MUTATIONS[name]
+    shutil.copytree(SOURCES, tmp_path / "sv")
+    path = tmp_path / "sv" / f"{module}.sv"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    engine = engine_of("mxint8, strides", "EB")
+    if "chains" in name:  # 32 products of the largest numbers
+        engine = engine_of("mxint8, a whole block", "FP")
+    assert wrong_rows(engine, build_stream_of(tmp_path / "sv"))
+
+
+def test_slang_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("pyslang")
+    for name in CASES:
+        for phase in ("FP", "EB"):
+            top = tmp_path / "one.sv"
+            top.write_text(engine_module(engine_of(name, phase), "one"), encoding="utf-8")
+            assert slang("one", [*FILES, top]) == ""
+
+
+@pytest.mark.usefixtures("verilator")
+def test_verilator_warns_of_nothing(tmp_path: Path) -> None:
+    for name in CASES:
+        top = tmp_path / "one.sv"
+        top.write_text(engine_module(engine_of(name, "EB"), "one"), encoding="utf-8")
+        assert lint(find_tools(), top, FILES) == ""
+
+
+@pytest.mark.parametrize("phase", ["FP", "EB"])
+@pytest.mark.parametrize(("dot", "kernel"), [(8, 1), (8, 3), (16, 2), (32, 3)])
+def test_rows_take_the_plans_cycles(dot: int, kernel: int, phase: Phase) -> None:
+    """Where blocks are whole, and multipliers are those of whole units; a unit more or less takes
+    what it takes.
+    """
+    size = (2 * dot, 6, 6)
+    made = plan_of(size, conv(2 * dot, kernel), f"int8 accumulate=dot:{dot}")
+    part, board = part_of(made), made.cluster.board(0)
+    work = slice_works(part)[0 if phase == "FP" else 1]
+    for units in (kernel**2, 2 * kernel**2):
+        engine = dot_engine(part, phase, 2 * dot * units, made.config.precision)
+        assert engine.units == units
+        assert engine.row_cycles == board.row_cycles(work, 2 * dot * units)
+
+
+def test_what_is_refused() -> None:
+    for precision, said in (
+        (
+            "mxfp4 accumulate=dot:32",
+            "mxfp4: an engine of blocks multiplies whole numbers of up to 8",
+        ),
+        ("q4.12 accumulate=dot:8", "q4.12: an engine of blocks multiplies whole numbers"),
+        (
+            "mxint8 errors=int8 accumulate=dot:32",
+            "reads one scale for the channels of both operands",
+        ),
+    ):
+        made = plan_of((8, 4, 4), conv(4, 1), precision)
+        with pytest.raises(InputError, match=said):
+            dot_engine(part_of(made), "EB", 64, made.config.precision)
