@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _FORMATS = "fp32,bf16,mxfp8"
 _SEEDS = 3
 """With how many seeds a search judges."""
+_LIMIT = 2.0
+"""By how many percent a loss may be above the first, where a search is told nothing else."""
 
 
 class PrecisionCommand(TrainingCommand):
@@ -95,10 +97,12 @@ def _precisions(formats: str, table: Any) -> list[Precision]:
     "--search",
     "limit",
     type=click.FloatRange(min=0, max=1000),
-    metavar="PERCENT",
+    is_flag=False,
+    flag_value=_LIMIT,
+    metavar="[PERCENT]",
     help=(
         "Search formats by layer: the fastest whose loss is at most PERCENT above that of the first"
-        " format."
+        f" format, or {_LIMIT:g} % without a number."
     ),
 )
 @click.option(

@@ -167,7 +167,7 @@ def train(
                 for row in trainer.history[-1:]:
                     on_epoch(row, weights)
                 if checkpoints is not None and checkpoints.keeping.moves:
-                    checkpoints.reach(trainer, at, ends=True)
+                    checkpoints.reach(trainer, at, True)
             while at.epoch < epochs and not ends:
                 trainer = trainer.at(at)
                 # A run that resumes amid an epoch has the legs before `at` behind it.
@@ -187,7 +187,7 @@ def train(
                     ends = any(ranks.share(ends))
                     at = Position(at.epoch + 1)
                 if checkpoints is not None:
-                    ends |= checkpoints.reach(trainer, at, ends=ends)
+                    ends |= checkpoints.reach(trainer, at, ends)
         finally:
             ranks.on_object = lambda _: None
             if checkpoints is not None:

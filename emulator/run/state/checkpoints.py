@@ -395,7 +395,7 @@ class RunCheckpoints:
             self._leader.on_begin(trainer.history, trainer.so_far.shares, at)
         return trainer, at
 
-    def reach(self, trainer: Trainer, position: Position, *, ends: bool = False) -> bool:
+    def reach(self, trainer: Trainer, position: Position, ends: bool = False) -> bool:
         """Write a checkpoint, if there is a file for it, and it is due, as it is where training
         `ends`; return whether a signal ends the run here.
         """

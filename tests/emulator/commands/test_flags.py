@@ -137,14 +137,18 @@ def test_a_rate_that_is_no_number(
 
 
 def test_other_numbers_are_checked_by_who_takes_them() -> None:
-    """Keys of a run, as all of those are (`test_absurd.py`), and two that the tests of their
+    """Keys of a run, as all of those are (`test_absurd.py`), and three that the tests of their
     commands try.
     """
     others = {*flags_of(click.types.FloatParamType)} - {*flags_of(Rate)}
     of_run = {
         other for other in others if other.split("--")[1].replace("-", "_") in Config.model_fields
     }
-    assert others - of_run == {"calibrate link --line-gbps", "generate --temperature"}
+    assert others - of_run == {
+        "calibrate link --line-gbps",
+        "generate --temperature",
+        "precision --search",
+    }
 
 
 SPELT = {

@@ -444,11 +444,11 @@ died = pathlib.Path({died!r})
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and not died.exists():
     from emuchain.emulator.run.state.checkpoints import RunCheckpoints
     reach = RunCheckpoints.reach
-    def reach_or_die(self, trainer, position):
+    def reach_or_die(self, trainer, position, *ends):
         if position == (2, 0):
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return reach(self, trainer, position)
+        return reach(self, trainer, position, *ends)
     RunCheckpoints.reach = reach_or_die
 """
 
@@ -521,8 +521,8 @@ deaths = pathlib.Path({folder!r})
 if "1" in (os.environ.get("PMI_RANK"), os.environ.get("PMIX_RANK")) and len(os.listdir(deaths)) < 3:
     from emuchain.emulator.run.state.checkpoints import RunCheckpoints
     reach, reached = RunCheckpoints.reach, []
-    def reach_and_die(self, trainer, position):
-        ends = reach(self, trainer, position)
+    def reach_and_die(self, trainer, position, *ended):
+        ends = reach(self, trainer, position, *ended)
         reached.append(position)
         if len(reached) == 8:
             (deaths / str(os.getpid())).touch()

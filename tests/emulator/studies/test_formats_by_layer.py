@@ -147,6 +147,12 @@ def test_losses_are_those_of_training(printed: Any) -> None:
     assert answer.splitlines()[0] in by_name and "Mappings, the fastest first" in answer
 
 
+def test_a_search_without_a_number(printed: Any) -> None:
+    """It allows two percent; what follows it is no number of it."""
+    keys = ["precision", *KEYS, "--formats", "fp32,bf16", "--seeds", "1", "--progress", "none"]
+    assert printed(*keys, "--search", "--json") == printed(*keys, "--search", "2", "--json")
+
+
 def test_a_killed_search_goes_on(
     printed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +179,7 @@ def test_a_killed_search_goes_on(
     ("flags", "said"),
     [
         (["--seeds", "2"], "`--seeds` = 2: is for `--search`"),
-        (["--search", "-1"], "--search"),
+        (["--search", "2000"], "--search"),
         (
             ["--search", "1", "--formats", "fp16,fp8", "--precision.loss-scale", "16777216"],
             "fp16 loss_scale=16777216, with which others are compared",
