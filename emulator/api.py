@@ -156,7 +156,8 @@ def sweep(
         ranged: whether rows have ranges, and the result says how sure its choices are (`choice`,
             `best_range`).
         target: a rate in samples per second; `.target.row` is then the row that reaches it with the
-            fewest boards.
+            fewest boards. Without `devices` and `replicas`, 1 to 64 boards in 1 to 8 replicas are
+            tried, as far as they can reach it.
         pareto: names of objectives, such as ("rate", "boards"); `.front.rows` are then the points of
             which none is better in one without being worse in another.
         **settings: further keys of the configuration that change times, such as batch=[32, 64],
@@ -165,7 +166,7 @@ def sweep(
     Raises:
         InputError: a key is unknown, a value is out of range, or the file is that of another sweep.
     """
-    from .studies.sweep import Space, run_space
+    from .studies.sweep import Space, run_space, seeking_values
 
     for name, least, number in (
         ("epoch_images", 1, epoch_images),
@@ -182,7 +183,9 @@ def sweep(
         **(changes or {}),
     }
     path = None if csv is None else pathlib.Path(csv)
-    space = Space.of(values, blame="sweep")
+    sought = seeking_values(values, target)
+    seeks = sought.get("devices") is not devices and not pareto
+    space = Space.of(sought, blame="sweep")
     check_files(space.values, csv=csv)
     return run_space(
         space,
@@ -194,6 +197,7 @@ def sweep(
         ranged=ranged,
         target=target,
         pareto=(pareto,) if isinstance(pareto, str) else tuple(pareto),
+        seeks=seeks,
     )
 
 

@@ -120,6 +120,10 @@ class SweepCommand(FileCommand):
         super().check(ctx, files)
 
 
+_SOUGHT = "devices", "replicas", "schedule"
+"""Keys of `--set` whose values are then no others."""
+
+
 def _parameter(key: str) -> str:
     return f"key_{key.replace('.', '__')}"
 
@@ -134,7 +138,7 @@ def _parameter(key: str) -> str:
     metavar="RATE",
     help=(
         "Say which point reaches RATE samples/s with the fewest boards, replicas included; without"
-        " --devices and --replicas, of 1 to 64 boards in 1 to 8 replicas."
+        " --devices and --replicas, of 1 to 64 boards in 1 to 8 replicas, by fpdeep and sync."
     ),
 )
 @word_option(
@@ -181,20 +185,19 @@ def sweep(
     """
     if not swept and "," not in network and how["target"] is None:
         raise InputError("nothing to sweep: give a range, such as --devices 1-64, or --target 5000")
-    values = with_numbers_of_boards({"network": tuple(network.split(",")), **swept}, how["target"])
+    from ...studies.sweep import seeking_values
+
+    given = {"network": tuple(network.split(",")), **swept}
+    own = {key: value for key, value in settings.items() if key in _SOUGHT}
+    values = {
+        key: v
+        for key, v in seeking_values({**given, **own}, how["target"]).items()
+        if key not in own
+    }
     names = () if pareto is None else tuple(name.strip() for name in pareto.split(","))
-    return run_sweep(values, settings, ranks=session.join(), pareto=names, **how)
-
-
-def with_numbers_of_boards(values: Mapping[str, Any], target: float | None) -> dict[str, Any]:
-    """Return the values of a sweep, with those of boards and replicas that are tried for a target
-    if none are given.
-    """
-    from ...studies.sweep import DEVICES, REPLICAS
-
-    if target is None or {"devices", "replicas"} & values.keys():
-        return dict(values)
-    return {**values, "devices": DEVICES, "replicas": REPLICAS}
+    # A front is of all points.
+    seeks = "devices" in values and "devices" not in {**given, **own} and not names
+    return run_sweep(values, settings, ranks=session.join(), seeks=seeks, pareto=names, **how)
 
 
 def run_sweep(

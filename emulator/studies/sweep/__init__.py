@@ -12,6 +12,7 @@ from .picture import draw_sweep
 from .result import (
     DEVICES,
     REPLICAS,
+    SCHEDULES,
     Choice,
     Series,
     SweepResult,
@@ -22,12 +23,14 @@ from .result import (
     reaches,
 )
 from .run import Interrupted, Journal, Measured, figures, measure, run_space
+from .search import seeking_values
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
     "DEVICES",
     "OBJECTIVES",
     "REPLICAS",
+    "SCHEDULES",
     "Choice",
     "Front",
     "Interrupted",
@@ -54,6 +57,7 @@ __all__ = [
     "points_of",
     "reaches",
     "run_space",
+    "seeking_values",
     "sweepable_keys",
     "table_of",
 ]

@@ -19,6 +19,8 @@ _MOST_COMPARED = 4
 _SEVERAL = {"engine": "engines", "link": "links", "exchange": "exchanges", "waiting": "waits"}
 
 _FEWEST = 4
+_REASONS = 3
+"""Reasons for which points fail that are said."""
 
 
 def findings(result: SweepResult) -> list[str]:
@@ -38,7 +40,7 @@ def findings(result: SweepResult) -> list[str]:
         lines.append(_knee(series, result.noun))
         if series.along == "devices":
             lines.append(_memory(series))
-    return [*filter(None, [*lines, _logic(result.rows), _falls(result), _failures(result.rows)])]
+    return [*filter(None, [*lines, _logic(result.rows), _falls(result), _failures(result)])]
 
 
 def _front(result: SweepResult) -> list[str]:
@@ -91,8 +93,11 @@ def _target(result: SweepResult) -> list[str]:
     if target is None:
         return []
     wanted = f"target {rate_text(target.samples_per_s)} {result.noun}s/s"
+    left = target.points - len(result.rows)
+    computed = f"computed: {len(result.rows)} of {plural(target.points, 'point')}; the others "
     if target.row is None:
-        return [f"{wanted}: no point of the sweep reaches it"]
+        lines = [f"{wanted}: no point of the sweep reaches it"]
+        return [*lines, *([f"{computed}cannot reach it"] if left else [])]
     row, links, ends = dict(target.row), "", ""
     rate = _rate(row, result.noun)
     if target.demand_gbps is not None and target.link_gbps is not None:
@@ -101,7 +106,8 @@ def _target(result: SweepResult) -> list[str]:
     if row.get("range_low") is not None and row["range_low"] < row["range_high"]:
         rate += at_values(result.best_range)
         ends = f" (90 % from {rate_text(row['range_low'])} to {rate_text(row['range_high'])})"
-    return [f"{wanted}: {where(row, keys)}: {rate}{ends}{links}; {_limit(row)}"]
+    lines = [f"{wanted}: {where(row, keys)}: {rate}{ends}{links}; {_limit(row)}"]
+    return [*lines, *([f"{computed}cannot reach it, or have more boards"] if left else [])]
 
 
 def _sure(result: SweepResult, best: dict[str, Any]) -> list[str]:
@@ -312,11 +318,26 @@ def _falls(result: SweepResult) -> str:
     )
 
 
-def _failures(rows: Sequence[dict[str, Any]]) -> str:
-    failed = [row for row in rows if row["error"] is not None]
+def _failures(result: SweepResult) -> str:
+    """Return how many points fail, and why: the first, or each reason where a target is sought."""
+    failed = [row for row in result.rows if row["error"] is not None]
     if not failed:
         return ""
-    return f"{len(failed)} of {plural(len(rows), 'point')} fail, the first: {failed[0]['error']}"
+    said = f"{len(failed)} of {plural(len(result.rows), 'point')} fail"
+    by_reason = {row["error"]: row for row in reversed(failed)}
+    if result.target is None or len(by_reason) == 1:
+        return f"{said}, the first: {failed[0]['error']}"
+    shown = [*reversed(by_reason.items())][:_REASONS]
+    keys = ["devices", *(key for key in result.space.varied if key not in ("devices", "replicas"))]
+    reasons = "; ".join(f"{_named(row, keys)}: {reason}" for reason, row in shown)
+    more = len(by_reason) - len(shown)
+    return f"{said}: {reasons}" + (f"; and {plural(more, 'other reason')}" if more else "")
+
+
+def _named(row: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return what tells a failed row, which has no number of boards of all replicas."""
+    replicas = row.get("replicas") or 1
+    return where({**row, "boards": row["devices"] * replicas}, keys)
 
 
 def table_of(

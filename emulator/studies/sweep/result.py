@@ -132,7 +132,10 @@ def _brings_little(amounts: Floats, rates: Floats, place: int) -> Any:
 
 BANDWIDTH = "link.bandwidth_gbps"
 DEVICES, REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64), (1, 2, 4, 8)
-"""What is swept for a target if no numbers of boards are given."""
+SCHEDULES = "fpdeep", "sync"
+"""What is swept for a target if no numbers of boards are given: schedules with old weights and
+without, of which replicas of tied weights need the latter.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Target:
     row: Mapping[str, Any] | None
     demand_gbps: float | None = None
     link_gbps: float | None = None
+    points: int = 0
+    """Points of the sweep; those without a row cannot reach the rate, or have more boards."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it with the names of JSON."""

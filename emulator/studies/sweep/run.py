@@ -45,6 +45,7 @@ from ...timing.pair import Resource
 from ...view import multiplier_texts
 from .pareto import find_front, objectives_of
 from .result import SweepResult, find_target
+from .search import Seeking
 from .space import Point, Space, points_of
 
 _KINDS = {
@@ -341,8 +342,9 @@ def run_space(
     ranged: bool = True,
     target: float | None = None,
     pareto: Sequence[str] = (),
+    seeks: bool = False,
 ) -> SweepResult:
-    """Compute all points of a sweep.
+    """Compute all points of a sweep; or, where it `seeks` a target, those that can be its point.
 
     Args:
         space: its keys and their values.
@@ -357,6 +359,8 @@ def run_space(
         target: a rate in samples per second, for which the point with the fewest boards is
             reported.
         pareto: names of objectives, of which the front is reported.
+        seeks: whether points that have more boards than one that reaches the target, or cannot
+            reach it, are left out.
 
     Raises:
         InputError: a value is invalid, the file is that of another sweep or cannot be written, or a
@@ -376,24 +380,33 @@ def run_space(
     if journal is not None:
         measurements = [journal.done.get(point) for point in known]
     missing = [place for place, measured in enumerate(measurements) if measured is None]
-    tasks = [(points[place], epoch_images, ranged) for place in missing]
+    workers, jobs = ranks or SingleProcess(), jobs or usable_cores()
+    seeking = Seeking(points, target) if seeks and target is not None else None
+
+    def of_rows() -> list[dict[str, Any] | None]:
+        of_points = zip(points, measurements, strict=True)
+        return [None if own is None else row_of(point, own, ranged) for point, own in of_points]
+
+    def next_places() -> list[int]:
+        if seeking is None:
+            return [place for place, measured in enumerate(measurements) if measured is None]
+        return seeking.next(of_rows(), max(jobs, workers.size - 1))
+
     try:
-        with announce(len(points), len(points) - len(missing)) as advance:
-            for number, measured in in_parallel(
-                ranks or SingleProcess(), jobs or usable_cores(), measure, tasks
-            ):
-                place = missing[number]
-                measurements[place] = measured
-                if journal is not None:
-                    journal.add(row_of(points[place], measured, ranged), known[place])
-                advance()
-        rows = [
-            row_of(point, measured, ranged)
-            for point, measured in zip(points, measurements, strict=True)
-            if measured is not None
-        ]
+        total = len(points) if seeking is None else max(1, seeking.possible)
+        with announce(total, min(total, len(points) - len(missing))) as advance:
+            while places := next_places():
+                tasks = [(points[place], epoch_images, ranged) for place in places]
+                for number, measured in in_parallel(workers, jobs, measure, tasks):
+                    place = places[number]
+                    measurements[place] = measured
+                    if journal is not None:
+                        journal.add(row_of(points[place], measured, ranged), known[place])
+                    advance()
+        computed = [place for place, measured in enumerate(measurements) if measured is not None]
+        rows = [row for row in of_rows() if row is not None]
         if journal is not None:
-            journal.finish(rows, known)
+            journal.finish(rows, [known[place] for place in computed])
     except KeyboardInterrupt:
         raise Interrupted(
             sum(measured is not None for measured in measurements), len(measurements)
@@ -406,8 +419,13 @@ def run_space(
     nouns = {point.network.sample_noun for point in points}
     noun = nouns.pop() if len(nouns) == 1 else "sample"
     roofs = [row.pop("roofs", None) for row in rows]
-    reached = None if target is None else find_target(target, points, rows)
-    front = find_front(objectives, points, rows) if objectives else None
+    reached = None
+    if target is not None:
+        reached = find_target(target, [points[place] for place in computed], rows)
+        reached = dataclasses.replace(reached, points=len(points))
+    front = None
+    if objectives:
+        front = find_front(objectives, [points[place] for place in computed], rows)
     return SweepResult(
         space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached, front
     )

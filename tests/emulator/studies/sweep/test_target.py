@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import click.testing
@@ -10,10 +11,19 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.command_line import commands
-from emuchain.emulator.commands.design.sweep import with_numbers_of_boards
 from emuchain.emulator.commands.frame.session import Session
 from emuchain.emulator.run import steady_state
-from emuchain.emulator.studies.sweep import DEVICES, REPLICAS, SweepResult, reaches
+from emuchain.emulator.studies.sweep import (
+    DEVICES,
+    REPLICAS,
+    SCHEDULES,
+    Space,
+    SweepResult,
+    findings,
+    reaches,
+    run_space,
+    seeking_values,
+)
 
 from ...counted import counted
 
@@ -48,6 +58,40 @@ def test_no_fewer_boards_reach_it(target: float) -> None:
             "quick-cifar", counted(), devices=devices, replicas=replicas, schedule="sync"
         )
         assert steady_state(plan).images_per_s < target
+
+
+@pytest.mark.parametrize("target", [1, 9_000, 30_000, 60_000, 1e6])
+def test_what_is_left_out_changes_no_answer(target: float) -> None:
+    """Of the points of a whole sweep, the same is chosen."""
+    values = {"network": "quick-cifar", "cluster": counted(), "schedule": ("fpdeep", "sync")}
+    space = Space.of({**values, "devices": DEVICES_SWEPT, "replicas": REPLICAS_SWEPT})
+    how: dict[str, Any] = {"jobs": 1, "ranged": False, "target": target}
+    whole, sought = run_space(space, 1000, **how), run_space(space, 1000, seeks=True, **how)
+    assert whole.target is not None and sought.target is not None
+    assert sought.target.row == whole.target.row
+    assert len(sought.rows) < len(whole.rows) == sought.target.points
+    assert all(row in whole.rows for row in sought.rows)
+
+
+def test_a_rate_beyond_all_multipliers_takes_one_point() -> None:
+    """By GPT-2 on U280, whose default schedule takes no replicas: its reason is said."""
+    values = {"network": "quick-cifar", "cluster": counted(), "replicas": (1, 2)}
+    space = Space.of({**values, "devices": (1, 400), "schedule": ("fpdeep", "sync")})
+    result = run_space(space, 1000, jobs=1, ranged=False, target=1e9, seeks=True)
+    assert {row["devices"] for row in result.rows} == {1, 400}
+    assert result.best is not None and result.best["boards"] == 2
+    lines = findings(result)
+    assert lines[0] == "target 1,000,000,000 images/s: no point of the sweep reaches it"
+    assert re.fullmatch(r"computed: \d of 8 points; the others cannot reach it", lines[1])
+    assert "fail" in lines[-1] and "must be 1 to" in lines[-1]
+
+
+def test_python_seeks_as_the_command_does() -> None:
+    found = emuchain.sweep("quick-cifar", counted(), target=30_000, jobs=1, ranged=False)
+    given = emuchain.sweep("quick-cifar", counted(), target=1, devices=2, jobs=1, ranged=False)
+    assert found.target is not None and found.target.row is not None
+    assert found.target.points == len(DEVICES) * len(REPLICAS) * len(SCHEDULES)
+    assert {row["devices"] for row in given.rows} == {2}
 
 
 def test_none_reaches_it() -> None:
@@ -106,9 +150,9 @@ def test_the_answer_comes_first() -> None:
 
 
 def test_boards_and_replicas_by_default() -> None:
-    assert with_numbers_of_boards({"network": "any"}, 5.0) == {
-        **{"network": "any", "devices": DEVICES, "replicas": REPLICAS},
+    assert seeking_values({"network": "any"}, 5.0) == {
+        **{"network": "any", "devices": DEVICES, "replicas": REPLICAS, "schedule": SCHEDULES},
     }
     for given in ({"devices": (1, 2)}, {"replicas": (1,)}):
-        assert with_numbers_of_boards(given, 5.0) == given
-    assert with_numbers_of_boards({"network": "any"}, None) == {"network": "any"}
+        assert seeking_values(given, 5.0) == given
+    assert seeking_values({"network": "any"}, None) == {"network": "any"}
