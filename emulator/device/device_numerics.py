@@ -505,7 +505,7 @@ def numerics_of(
     if not part.layer.has_weights:
         from .slices import AttentionSlice
 
-        return AttentionSlice(part, seed, arena, formats)
+        return AttentionSlice(part, seed, arena, formats, inputs)
     if formats is not None and inputs is not None:
         formats = formats.reading(inputs)
     if part.layer.vocabulary_parallel:

@@ -332,10 +332,8 @@ class WeightFormats:
         So may those that are rounded each by itself, or in blocks of output channels that lie side
         by side.
         """
-        number, rounding = (
-            self.formats.precision.format(kind),
-            self.formats.precision.rounding_of(kind),
-        )
+        precision = self.formats.precision
+        number, rounding = precision.format(kind), precision.rounding_of(kind)
         if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
             return 0
         if number.tensor_bytes:  # a channel's weights do not lie side by side
@@ -540,9 +538,8 @@ class SliceFormats(ParameterFormats):
         nothing else.
         """
         formats = self.of_weights
-        if after.size == math.prod(formats.shape) and formats.runs == formats.runs_of(
-            0
-        ):  # no spare lanes
+        has_spare = after.size != math.prod(formats.shape)  # lanes
+        if not has_spare and formats.runs == formats.runs_of(0):
             yield before, after
             return
         weights = self._unpacked(before), self._unpacked(after)

@@ -395,8 +395,12 @@ def _check_layer(config: Config, layer: Layer) -> None:
         )
     if own.accumulate == "int32":
         _check_integers(config.batch, operands, layer, given)
+        if not layer.has_weights:  # shares are in its own format
+            _check_integers(config.batch, own, layer, given)
     if own.dot:
         _check_dots(operands, layer, given)
+    if own.dot and not layer.has_weights:
+        _check_exact(own, operands, layer, given)
 
 
 def _check_tied(precision: Precision, head: Layer) -> None:
@@ -444,9 +448,7 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
         InputError: they cannot.
     """
     blame = f"{given}: accumulate = {operands.accumulate!r}"
-    if not layer.has_weights:
-        _check_exact(blame, operands, layer)
-    elif layer.operation.groups > 1:
+    if layer.operation.groups > 1 and layer.has_weights:
         raise InputError(
             f"{blame} sums {operands.dot} input channels exactly, and {layer.name} has"
             f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
@@ -465,20 +467,26 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
             raise InputError(f"{given}: {layer.name}: {error}") from None
 
 
-def _check_exact(given: str, precision: Precision, layer: Layer) -> None:
-    """Check that blocks of products of activations, as attention has them, are exact.
+def _check_exact(own: Precision, operands: Precision, layer: Layer, given: str) -> None:
+    """Check that blocks of attention's products, of inputs and of its own shares, are exact.
 
     Raises:
         InputError: they are not.
     """
-    number = precision.activations
-    bits = sum_bits(number, number, precision.dot)
-    if bits > WIDE_BITS:
-        raise InputError(
-            f"{given}: {layer.name} is {_kind_of(layer)}, and an exact sum of {precision.dot}"
-            f" products of two activations in {number.name} takes {bits} bits, for which there is no"
-            f" adder of {WIDE_BITS}; should be activations of less range, such as 'mxint8'"
-        )
+    pairs = (
+        ("activations", operands.activations, "activations", operands.activations),
+        ("probabilities", own.activations, "activations", operands.activations),
+        ("probabilities", own.activations, "errors", own.errors),
+    )
+    for one, number, other, second in pairs:
+        bits = sum_bits(number, second, own.dot)
+        if bits > WIDE_BITS:
+            raise InputError(
+                f"{given}: accumulate = {own.accumulate!r}: {layer.name} is {_kind_of(layer)}, and an"
+                f" exact sum of {own.dot} products of {one} in {number.name} and {other} in"
+                f" {second.name} takes {bits} bits, for which there is no adder of {WIDE_BITS};"
+                " should be formats of less range, such as 'mxint8'"
+            )
 
 
 def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> None:

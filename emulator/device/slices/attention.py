@@ -43,10 +43,15 @@ class AttentionSlice(SliceNumerics):
     """What a device computes for some heads of an attention layer."""
 
     def __init__(
-        self, part: Slice, seed: int, arena: Arena, formats: MapFormats | None = None
+        self,
+        part: Slice,
+        seed: int,
+        arena: Arena,
+        formats: MapFormats | None = None,
+        inputs: MapFormats | None = None,
     ) -> None:
         super().__init__(part, seed, arena)
-        self._formats = formats
+        self._formats, self._inputs = formats, formats if inputs is None else inputs
         operation = part.layer.operation
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
@@ -216,8 +221,9 @@ class AttentionSlice(SliceNumerics):
         tokens: int,
     ) -> SumRounding | None:
         """Return how operands of some channels are rounded, with words (samples, rows, channels)."""
-        assert self._formats is not None
-        precision = self._formats.precision
+        formats = self._inputs if kind == "activations" else self._formats
+        assert formats is not None
+        precision = formats.precision
         grid, rounding = precision.format(kind).grid, precision.rounding_of(kind)
         if not isinstance(grid, BlockGrid):
             return None
@@ -226,7 +232,7 @@ class AttentionSlice(SliceNumerics):
         if numbers is None:
             return SumRounding(grid, Rounding.EVEN)
         tensor, first = self.part.layer.makes.number, channels.start * tokens
-        words = drawn(self._formats.again(kind, tensor, first, numbers), len(channels) * tokens)
+        words = drawn(formats.again(kind, tensor, first, numbers), len(channels) * tokens)
         lying = words.reshape(len(numbers), len(channels), tokens).swapaxes(1, 2)
         return SumRounding(grid, rounding, lying)
 

@@ -171,7 +171,7 @@ def test_what_is_refused(files: dict[str, Table], plan_of: Any, one_line: Any) -
         (
             "gpt",
             "mxfp4 activations=mxfp8-e5m2 accumulate=dot:8",
-            "two activations .* takes 67 bits",
+            "activations in mxfp8-e5m2 .* takes 67 bits",
         ),
         ("gpt like Llama", "int8 accumulate=int32", "whose errors add up over heads"),
         ("gpt", "q2.14 accumulate=int32", "FP of .* int32 cannot hold"),
