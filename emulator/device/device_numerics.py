@@ -43,7 +43,7 @@ from ..network import Start, Tensor, Training
 from ..number import LossScale
 from ..schedule import SampleSpan
 from .ends import ImageSource, Labels, SoftmaxHead
-from .formats import MapFormats
+from .formats import SCALED, SKIPPED, MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .rules import Rule
@@ -229,12 +229,21 @@ class DeviceNumerics:
         """
         every = 0 if self._formats is None else self._formats.precision.grows_every
         overflows = squares == NOT_FINITE
+        if self._counts_updates:
+            assert self._formats is not None
+            self._formats.tally.end_update(skipped=overflows)
         self._scale = self._scale.after(overflows=overflows, grows_every=every)
         if overflows and every:
             return dataclasses.replace(rule, is_skipped=True)
         if rule.clip_norm is None:
             return rule
         return dataclasses.replace(rule, factor=float(clip_factor(squares, rule.clip_norm)))
+
+    @property
+    def _counts_updates(self) -> bool:
+        """Whether updates count here, that all devices skip together: at one chain's end."""
+        own = self._formats
+        return own is not None and own.counts_updates and self.streams.is_chain_end
 
     def _scaled(self, errors: Data) -> Data:
         # Once, where errors begin: sums of gradients are scaled, too, until an update divides them.
@@ -449,6 +458,7 @@ class DeviceNumerics:
             return {}
         follows = dataclasses.asdict(self._scale) if self._formats.precision.grows_every else {}
         return {
+            **(dict.fromkeys((SCALED, SKIPPED), 0) if follows else {}),
             **self._formats.tally.counts(),
             **{f"{_SCALE}{key}": n for key, n in follows.items()},
         }
@@ -469,10 +479,13 @@ class DeviceNumerics:
             self._scale = LossScale(**follows)
 
     def take_rounded(self) -> dict[str, int]:
-        """Return what has been rounded since the last call, by name; nothing in single
-        precision.
+        """Return what has been rounded since the last call, by name, and the loss scale where it
+        follows overflows; nothing in single precision.
         """
-        return {} if self._formats is None else self._formats.tally.take()
+        if self._formats is None:
+            return {}
+        scale = {"loss_scale": self.loss_scale} if self._counts_updates else {}
+        return {**self._formats.tally.take(), **scale}
 
     @property
     def learnt(self) -> list[Learnt]:

@@ -45,6 +45,8 @@ first."""
 
 COUNTED = "values", "saturated", "flushed"
 """What is counted of each kind of numbers."""
+SCALED, SKIPPED = "updates_scaled", "updates_skipped"
+"""The names of counts of updates whose loss scale follows overflows, and of those it skips."""
 _OUTPUTS, _INPUTS, _ROWS = 0, 1, -1
 """Along which axis of weights blocks lie."""
 _PIXELS = 192
@@ -57,12 +59,14 @@ class RoundingTally:
     """What a device has rounded: by kind the values, those beyond the largest, and those that
     became zero.
 
-    Of weights also how many were updated, and how many of them an update left as they were.
+    Of weights also how many were updated, and how many of them an update left as they were; of
+    updates whose loss scale follows overflows, how many there were, and how many were skipped.
     """
 
     def __init__(self) -> None:
         self._counts = {kind: np.zeros(3, np.int64) for kind in KINDS}
         self._updated = self._unmoved = 0
+        self._scaled = self._skipped = 0
 
     def of_kind(self, kind: str, values: int) -> NDArray[np.int64]:
         """Count values of a kind; return the two counts that their rounding adds to."""
@@ -74,6 +78,11 @@ class RoundingTally:
         self._updated += weights
         self._unmoved += unmoved
 
+    def end_update(self, *, skipped: bool) -> None:
+        """Count an update whose loss scale follows overflows."""
+        self._scaled += 1
+        self._skipped += skipped
+
     def counts(self) -> dict[str, int]:
         """Return all counts by name."""
         names = itertools.product(KINDS, COUNTED)
@@ -82,6 +91,7 @@ class RoundingTally:
         return {
             **{f"{kind}_{what}": count for (kind, what), count in zip(names, counts, strict=True)},
             **moves,
+            **({SCALED: self._scaled, SKIPPED: self._skipped} if self._scaled else {}),
         }
 
     def take(self) -> dict[str, int]:
@@ -97,6 +107,7 @@ class RoundingTally:
         self._updated, self._unmoved = (
             counts.get(f"weights_{what}", 0) for what in ("updated", "unmoved")
         )
+        self._scaled, self._skipped = counts.get(SCALED, 0), counts.get(SKIPPED, 0)
 
 
 Data = NDArray[np.float32]
@@ -117,6 +128,11 @@ class MapFormats:
     arena: Arena = dataclasses.field(compare=False)
     replica: int = 0
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether updates count, which may be skipped: of the first replica, as all do the same."""
+        return self.precision.grows_every > 0 and self.replica == 0
 
     def of(self, formats: int) -> MapFormats:
         """Return the formats of layers and tensors that are marked with a number

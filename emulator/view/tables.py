@@ -324,6 +324,13 @@ def rounding_rows(rounding: Mapping[str, Any], kinds: Sequence[str]) -> None:
             "weights that an update left unmoved:"
             f" {percent(float(rounding['weights_unmoved'][-1]))}"
         )
+    if "updates_skipped" in rounding:
+        skipped = rounding["updates_skipped"]
+        say(
+            "updates skipped, as gradients overflowed:"
+            f" {percent(float(skipped.mean()))} of all, {percent(float(skipped[-1]))} of the last"
+            f" epoch's; then the loss scale is {int(rounding['loss_scale'][-1]):,}"
+        )
 
 
 def exchange_table(

@@ -356,13 +356,27 @@ ROUNDING = Form(
             for what in ("saturated", "flushed")
         ),
         _rounded("weights_unmoved", "weights_unmoved", "weights_updated"),
+        _rounded("updates_skipped", "updates_skipped", "updates_scaled")._replace(later=True),
+        Column(
+            "loss_scale",
+            _COUNT,
+            lambda piece: [counts.get("loss_scale", 1) for counts in piece.rounded],
+            later=True,
+        ),
     ),
     grows=True,
     later=True,
 )
 """Shares of numbers in narrow formats that saturate, or become zero, and of weights that updates
-leave as they were.
+leave as they were. Where the loss scale follows overflows, also the share of updates that were
+skipped, and the scale.
 """
+
+
+def _rounding_of(piece: Piece) -> Table:
+    follows = any("loss_scale" in counts for counts in piece.rounded)
+    return ROUNDING.of(piece, whole=follows)
+
 
 TABLES = {
     form.name: form
@@ -427,7 +441,7 @@ def growing_of(
             if piece.sizes[0]
             else {},
             "steps": STEPS.of(piece),
-            "rounding": ROUNDING.of(piece) if history.is_rounded else {},
+            "rounding": _rounding_of(piece) if history.is_rounded else {},
         }
         for piece in history.pieces()
     )
@@ -470,7 +484,7 @@ def rounding_table(history: Sequence[EpochRecord]) -> Table:
     """Return the columns of what all epochs have rounded; {} where all was in single precision."""
     kept = History.of(history)
     pieces = (
-        ({"rounding": ROUNDING.of(piece)} for piece in kept.pieces()) if kept.is_rounded else ()
+        ({"rounding": _rounding_of(piece)} for piece in kept.pieces()) if kept.is_rounded else ()
     )
     return Growing({}, pieces).joined().get("rounding", {})
 

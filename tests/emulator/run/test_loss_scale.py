@@ -11,7 +11,7 @@ import pytest
 import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.device.memories import initial_weights
-from emuchain.emulator.run import simulate
+from emuchain.emulator.run import read_results, simulate
 from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
 
 KEYS: dict[str, Any] = {
@@ -107,3 +107,46 @@ def test_what_is_refused(plan_of: Any, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=r"`precision`.*the loss scale") as error:
         plan_of(**{**KEYS, "precision": "bf16 loss_scale=dynamic", **keys})
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_skipped_updates_are_counted(
+    plan_of: Any, trained: Any, small_cifar: Path, tmp_path: Path, printed: Any
+) -> None:
+    """With each update the scale halves or doubles, so it tells how many there were of each."""
+    keys = {**KEYS, "data": str(small_cifar), "epochs": 2}
+    mappings = [{"devices": 1}, {"devices": 4, "micro_batch": 3}, {"devices": 2, "replicas": 2}]
+    counts = [
+        [epoch.rounded for epoch in trained(plan_of(**keys, **own, precision=OVER)).history]
+        for own in mappings
+    ]
+    assert counts[0] == counts[1]
+    for epochs in counts:
+        skipped = [epoch["updates_skipped"] for epoch in epochs]
+        assert [epoch["updates_scaled"] for epoch in epochs] == [6, 6]
+        assert 0 < skipped[0] < 6
+        ups = sum(6 - 2 * count for count in skipped)
+        assert epochs[-1]["loss_scale"] == 2 ** (18 + ups)
+    out, [first, last] = tmp_path / "run.h5", counts[0]
+    flags = [
+        f"--{key.replace('_', '-')}={value}" for key, value in keys.items() if key != "network"
+    ]
+    said = printed("train", "quick-cifar", *flags, "--precision", OVER, "--out", str(out))
+    table = read_results(out).rounding
+    assert table["updates_skipped"].tolist() == [
+        one["updates_skipped"] / 6 for one in (first, last)
+    ]
+    assert table["loss_scale"].tolist() == [one["loss_scale"] for one in (first, last)]
+    assert f"the loss scale is {last['loss_scale']:,}" in " ".join(said.split())
+    plain = trained(plan_of(**keys, precision="fp16 loss_scale=1024")).history[0].rounded
+    assert not {"updates_skipped", "loss_scale"} & {*plain}
+
+
+def test_a_killed_run_counts_on(small_cifar: Path, tmp_path: Path) -> None:
+    keys = {**KEYS, "data": str(small_cifar), "precision": OVER, "progress": "none"}
+    whole = emuchain.train(**keys, devices=2, epochs=2)
+    file = str(tmp_path / "run.ckpt")
+    emuchain.train(**keys, devices=2, epochs=1, checkpoint=file)
+    for devices in (2, 3):
+        rest = emuchain.train(**keys, devices=devices, epochs=2, resume=file)
+        for name in ("updates_skipped", "loss_scale"):
+            assert np.array_equal(rest.rounding[name], whole.rounding[name])
