@@ -90,7 +90,7 @@ def _part(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], tup
     samples: Iterable[Any]
     if hasattr(data, "dataset") and hasattr(data, "collate_fn"):  # a DataLoader
         samples = _collated(data, where)
-    elif hasattr(data, "__getitem__") and _has_length(data) and not isinstance(data, str):
+    elif _is_sequence(data):
         samples = (_columns([data[i] for i in range(len(data))], where),)
     else:
         raise InputError(f"`{where}`: is {described(data)}; should be {_TAKEN}")
@@ -102,11 +102,13 @@ def _part(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], tup
     return (_joined([x for x, _ in parts], where), _joined([y for _, y in parts], where)), classes
 
 
-def _has_length(data: Any) -> bool:
-    """Return whether there are so many samples; arrays of one number have no length."""
+def _is_sequence(data: Any) -> bool:
+    """Return whether samples have numbers; an array alone has no targets."""
+    if isinstance(data, str | bytes | np.ndarray | type) or not hasattr(data, "__getitem__"):
+        return False
     try:
         return len(data) >= 0
-    except TypeError:
+    except Exception:  # of an object of any kind
         return False
 
 

@@ -201,7 +201,8 @@ def test_loaders_of_pytorch() -> None:
 SHAPE = "should be (N, values), (N, steps, values)"
 REFUSED: dict[str, tuple[Any, str]] = {
     "no data": (3, "`data`: is 3; should be (inputs, targets)"),
-    "one array": (floats(6), "its first sample is"),
+    "one array": (floats(6), "`data`: is"),
+    "numbers alone": ([1, 2], "its first sample is 1; should be (input, target)"),
     "a sample of five axes": ((floats(2, 2, 2, 2), CLASSES), SHAPE),
     "a number each": ((floats(), CLASSES), SHAPE),
     "too few targets": ((floats(6), CLASSES[:5]), "`targets` has shape (5,); should be (20, …)"),
