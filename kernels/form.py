@@ -4,6 +4,10 @@ registers.
 Each form suits one kind of processor. All give the same bits, and all run on every processor: the
 compiler splits or spills what the registers cannot hold. The environment variable
 EMUCHAIN_KERNEL_FORM selects one.
+
+Products of integers have kinds of their own: `vnni` (AVX-512 VNNI, AVX-VNNI), `pairs` (AVX2,
+AVX-512BW) and `portable`. A processor runs only those that it has; EMUCHAIN_KERNEL_PRODUCTS selects
+one of them.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import os
 from llvmlite import binding
 
 SETTING = "EMUCHAIN_KERNEL_FORM"
+PRODUCTS_SETTING = "EMUCHAIN_KERNEL_PRODUCTS"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,3 +107,37 @@ def chosen_form() -> Form:
 
 
 FORM = chosen_form()
+
+
+def products_of(form: Form, features: str) -> tuple[str, ...]:
+    """Return the kinds of integer products that a processor with these features has in a form, the
+    fastest first.
+    """
+    have = set(features.split(","))
+    needed = {
+        16: {"vnni": [{"+avx512vnni"}], "pairs": [{"+avx512bw"}]},
+        8: {
+            "vnni": [{"+avxvnni"}, {"+avx512vnni", "+avx512vl"}],
+            "pairs": [{"+avx2"}],
+        },
+    }.get(form.width, {})
+    return *(kind for kind, sets in needed.items() if any(one <= have for one in sets)), "portable"
+
+
+def chosen_products() -> str:
+    """Return the kind of integer products that the environment selects, or else the fastest.
+
+    Raises:
+        ValueError: the processor does not have that kind, or there is none of that name.
+    """
+    kinds = products_of(FORM, cpu_features())
+    name = os.environ.get(PRODUCTS_SETTING) or kinds[0]
+    if name not in kinds:
+        raise ValueError(
+            f"{PRODUCTS_SETTING} = {name!r}: this processor has {', '.join(kinds)} in the form"
+            f" {FORM.name!r}"
+        )
+    return name
+
+
+PRODUCTS = chosen_products()

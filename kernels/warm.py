@@ -101,7 +101,7 @@ def _groups() -> list[_Group]:
         _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
         _Group(pipeline.warm, f"{store.ROOM}.pipeline.orders", 3.6),
-        _Group(_warm_dots, f"{store.ROOM}.conv.block_kernel", 3.0),
+        _Group(_warm_dots, f"{store.ROOM}.conv.block_kernel", 6.0),
         _Group(attention.warm_summed, f"{store.ROOM}.attention.lines", 2.5),
         _Group(_warm_links, f"{store.ROOM}.inceptionn.burst", 1.3),
     ]
@@ -129,8 +129,9 @@ def _warm_narrow_sums() -> None:
 
 
 def _warm_dots() -> None:
-    shape = 2, 2, (3, 3), (3, 3), (1, 1), (1, 1)
-    _convolve(DotConvolution(*shape, 8, (True, True, True)), np.ones((1, 3, 3, 2), np.float32))
+    dots = DotConvolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), 8, (True, True, True))
+    for value in (1, 1 / 3):  # the second one is not whole under any scale
+        _convolve(dots, np.full((1, 3, 3, 2), value, np.float32))
 
 
 def _convolve(kernel: Convolving, x: Floats) -> None:

@@ -22,7 +22,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...kernels.attention import Operand
-from ...kernels.conv import Convolving
+from ...kernels.conv import Convolving, DotConvolution
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
@@ -201,17 +201,19 @@ class MapFormats:
         tensor: int,
         first: int,
         samples: Numbers | None,
+        axis: int = -1,
     ) -> Data:
         """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels; they
         are rounded a second time, and not counted.
 
         Their words are those of a layer that makes a tensor, from number `first` of each sample on.
+        Where none are drawn, pixels may be another `axis`.
         """
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if not number.block:
             return maps
         words = self.again(kind, tensor, first, samples)
-        return _round(maps, maps, number, rounding, -1, words, None)
+        return _round(maps, maps, number, rounding, axis, words, None)
 
     def again(
         self,
@@ -360,15 +362,24 @@ class WeightFormats:
             0 if self._axis != _OUTPUTS or outputs_together % number.grid.size else outputs_together
         )
 
-    def round_lines(self, kind: str, packed: Data, out: Data, update: int, line: int) -> None:
-        """Round packed weights as they lie, all of them in lines, into `out`; spare ones are 0 and
-        do not count.
+    def has_blocks(self, kind: str, update: int, block: int) -> bool:
+        """Return whether weights that lie in blocks of a size may be rounded as they lie."""
+        number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of
+        is_whole = self.runs_of(update) == self.runs_of(0) and not number.tensor_bytes
+        return is_whole and number.block == block and rounding(kind) is not Rounding.STOCHASTIC
+
+    def round_parts(
+        self, kind: str, parts: Iterable[tuple[Data, Data]], axis: int, update: int, *, counts: bool
+    ) -> None:
+        """Round all packed weights as they lie, in parts with blocks along an axis, into others;
+        spare ones are 0 and do not count.
         """
-        counts = None
-        if update and self.counts_updates:
-            counts = self.formats.tally.of_kind(kind, math.prod(self.shape))
-        form = self.formats.precision.format(kind), self.formats.precision.rounding_of(kind)
-        _round(packed.reshape(-1, line), out.reshape(-1, line), *form, -1, None, counts)
+        precision, counted = self.formats.precision, None
+        form = precision.format(kind), precision.rounding_of(kind)
+        if counts and update and self.counts_updates:
+            counted = self.formats.tally.of_kind(kind, math.prod(self.shape))
+        for weights, out in parts:
+            _round(weights, out, *form, axis, None, counted)
 
     def _round(self, kind: str, rows: Data, channel: int, update: int, place: int) -> None:
         """Round the weights from a channel of the slice on, a row for each output channel, in
@@ -574,7 +585,13 @@ class SliceFormats(ParameterFormats):
         elif line := self.of_weights.line(
             kind, update, self.convolution.outputs_together if self.convolution else 1
         ):
-            self.of_weights.round_lines(kind, weights, out, update, line)
+            lines = weights.reshape(-1, line), out.reshape(-1, line)
+            self.of_weights.round_parts(kind, [lines], -1, update, counts=True)
+        elif isinstance(self.convolution, DotConvolution) and self.of_weights.has_blocks(
+            kind, update, self.convolution.block
+        ):
+            blocks = (self.convolution.packed_blocks(packed) for packed in (weights, out))
+            self.of_weights.round_parts(kind, zip(*blocks, strict=True), 1, update, counts=True)
         else:
             unpacked = self._unpacked(weights)
             self.of_weights.round(kind, unpacked, update, place)

@@ -19,24 +19,33 @@ the kernel after the other (`inputs_at`, `gradient_at`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..form import FORM
-from ..jit import FLOAT_BYTES, Floats, Kernels, of_float32
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..number import NARROW_BITS
 from ..window import output_size
 from .convolution import Framing, layout, microkernel
-from .geometry import BlockContraction, Geometry, Phase, padded_lanes, phases_of
+from .geometry import (
+    BlockContraction,
+    Geometry,
+    Phase,
+    padded_lanes,
+    phases_of,
+)
+from .integers import Integers, Packing, contract, words_of
 from .operands import Tables, add_nothing, backwards, flat_at, maps_at, offsets_of, whole_at
 
 block_kernel = Kernels("conv.block_kernel")
 
 _Pair = tuple[int, int]
+Rounded = Callable[[int, Floats], Floats]
 _BIAS, _LEAST_EXPONENT, _MOST_EXPONENT = 127, -149, 127
 
 
@@ -64,6 +73,7 @@ class DotConvolution(Framing):
     _frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _error_frame: tuple[int, ...] = dataclasses.field(init=False, repr=False, compare=False)
     _phases: tuple[Phase, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _packed: Packing = dataclasses.field(init=False, repr=False, compare=False)
     _tables: dict[Any, Any] = dataclasses.field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -80,6 +90,7 @@ class DotConvolution(Framing):
             "output": output,
             "packed_size": int(padded_lanes(oc)) * geometry.taps,
             "turned_size": int(padded_lanes(ic)) * sum(phase.depth(oc) for phase in phases),
+            "_packed": Packing(self.block),
             "_geometry": geometry,
             "_phases": phases,
             "_frame": (ic, *geometry.framed),
@@ -131,7 +142,37 @@ class DotConvolution(Framing):
 
     def turn(self, packed: Floats, out: Floats) -> None:
         """Write packed weights to `out` as EB reads them."""
-        self.turn_weights(self.unpack(packed), out)
+        g, source = self._geometry, flat_at(packed, self.packed_size, "packed")
+        target = flat_at(out, self.turned_size, "out")
+        for phase in self._phases:
+            place = target + FLOAT_BYTES * phase.begin
+            layout.turn_blocks(
+                source, g.oc, g.ic, self.kernel, phase.first, g.stride, self.block, place
+            )
+
+    def packed_blocks(self, packed: Floats) -> Iterator[Floats]:
+        """Yield parts of packed weights as (n, channels, lanes), of which the channels of a block
+        at a place of the kernel are the second axis; views.
+        """
+        yield from self._parts(packed, self.in_channels, self.out_channels, [self.places])
+
+    def turned_blocks(self, turned: Floats) -> Iterator[Floats]:
+        """Yield parts of weights as EB reads them, as `packed_blocks` does."""
+        places = [phase.down * phase.across for phase in self._phases]
+        yield from self._parts(turned, self.out_channels, self.in_channels, places, turned=True)
+
+    def _parts(
+        self, flat: Floats, channels: int, lanes: int, places: list[int], *, turned: bool = False
+    ) -> Iterator[Floats]:
+        begin, rest = 0, channels % self.block
+        sizes = [(channels - rest, self.block), (rest, rest)]
+        for count in places:
+            for width in _panel_widths(lanes):
+                for rows, size in reversed(sizes) if turned else sizes:
+                    end = begin + rows * count * width
+                    if rows:
+                        yield flat[begin:end].reshape(-1, size, width)
+                    begin = end
 
     def turn_weights(self, w: Floats, out: Floats) -> None:
         """Write weights (oc, ic, kh, kw) to `out` as EB reads them."""
@@ -151,7 +192,13 @@ class DotConvolution(Framing):
         if not (y.size and frame.size):
             return
         tables = self._input_tables(samples)
-        pixel, a_pixel, a_k, lengths = tables.places
+        pixel, a_pixel, a_k, lengths, *_ = tables.places
+        if self.narrow[0]:
+            records = self._packed.records("frame", frame, _sizes(g.ic, self.block))
+            panels = self._packed.panels("panels", weights, 0, g.oc, tables.keep[3])
+            to = place, pixel, pitch, 0, samples * self.pixels, g.oc
+            if contract(to, records, tables, panels):
+                return
         operands = BlockContraction(
             place,
             pixel,
@@ -180,9 +227,21 @@ class DotConvolution(Framing):
         add_nothing(dx, fresh)
         if not (dx.size and error_frame.size):
             return
-        wide = self._is_wide(1, error_frame, turned)
+        wide, records = -1, None
+        if self.narrow[1]:
+            sizes = _sizes(g.oc, self.block)[::-1].copy()
+            records = self._packed.records("error_frame", error_frame, sizes)
         for phase, tables in zip(self._phases, self._error_tables(samples), strict=True):
-            pixel, a_pixel, a_k, lengths = tables.places
+            pixel, a_pixel, a_k, lengths, *_ = tables.places
+            if records:
+                panels = self._packed.panels(
+                    "panels", weights + FLOAT_BYTES * phase.begin, 0, g.ic, tables.keep[3]
+                )
+                to = place, pixel, pitch, 0, tables.keep[0].size, g.ic
+                if contract(to, records, tables, panels):
+                    continue
+            if wide < 0:
+                wide = self._is_wide(1, error_frame, turned)
             operands = BlockContraction(
                 place,
                 pixel,
@@ -205,13 +264,25 @@ class DotConvolution(Framing):
         overwrite them.
         """
         samples, g = len(dy), self._geometry
-        source = whole_at(frame, self.frame_shape(samples), "frame")
+        if self._errors(dy):
+            self.gradients(packed_gradient, frame, dy, lambda _, x: x, fresh=fresh)
+            return
+        place = whole_at(frame, self.frame_shape(samples), "frame")
         # FP's tables, exchanged: the pixels q of PG are taps, and it sums over output pixels.
-        _, a_k, a_pixel, _ = self._input_tables(samples).places
+        _, a_k, a_pixel, *_ = self._input_tables(samples).places
         rows = self._rows(None)
-        self._gradient(
-            packed_gradient, rows, g.taps, frame, (source, a_pixel, a_k), dy, fresh=fresh
-        )
+        self._gradient(packed_gradient, rows, g.taps, frame, (place, a_pixel, a_k), dy, fresh=fresh)
+
+    def gradients(
+        self, packed_gradient: Floats, frame: Floats, dy: Floats, rounded: Rounded, *, fresh: bool
+    ) -> None:
+        """Run PG of one place of the kernel after the other, of what `rounded` returns of a place
+        and its `inputs_at`; see `gradient_at`.
+        """
+        panels = self._errors(dy)
+        for place in range(self.places):
+            x = rounded(place, self.inputs_at(frame, place))
+            self._gradient_at(packed_gradient, place, x, dy, panels, fresh=fresh)
 
     def inputs_at(self, frame: Floats, place: int) -> Floats:
         """Return what the outputs read through a place of the kernel, 0 to `places` - 1, from
@@ -219,9 +290,15 @@ class DotConvolution(Framing):
         """
         row, column = divmod(place, self.kernel[1])
         (down, across), (rows, columns) = self._geometry.stride, self.output
-        own = frame[:, :, row : row + down * rows : down, column : column + across * columns]
-        taken = own[:, :, :rows, ::across]
-        return np.ascontiguousarray(taken).reshape(len(frame), self.in_channels, self.pixels)
+        samples, (_, width) = len(frame), self._geometry.framed
+        x = np.empty((samples, self.in_channels, self.pixels), np.float32)
+        planes, area = samples * self.in_channels, math.prod(self._geometry.framed)
+        begin = whole_at(frame, self.frame_shape(samples), "frame")
+        begin += FLOAT_BYTES * (row * width + column)
+        if x.size:
+            to = address_of(x)
+            layout.inputs_at(begin, planes, area, down * width, rows, columns, across, to)
+        return x
 
     def gradient_at(
         self, packed_gradient: Floats, place: int, x: Floats, dy: Floats, *, fresh: bool
@@ -229,16 +306,64 @@ class DotConvolution(Framing):
         """Run PG of a place of the kernel, from the inputs `x` (n, ic, output pixels) that `dy` (n,
         ho, wo, oc) meets there; where `fresh`, the place's gradients are overwritten.
         """
+        self._gradient_at(packed_gradient, place, x, dy, self._errors(dy), fresh=fresh)
+
+    def _gradient_at(
+        self,
+        packed_gradient: Floats,
+        place: int,
+        x: Floats,
+        dy: Floats,
+        panels: Integers | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        """Run PG of a place, in integers if `panels` are the errors as integers, and inputs are
+        some.
+        """
         samples, ic, pixels = len(dy), self.in_channels, self.pixels
-        source = whole_at(x, (samples, ic, pixels), "x")
+        begin, rows = whole_at(x, (samples, ic, pixels), "x"), self._rows(place)
+        if panels and x.size:
+            tables = self._line_tables(samples)
+            records = self._packed.lines(x, self.pixels)
+            if fresh:
+                self._clear(packed_gradient, rows.keep[0])
+                fresh = False
+            target = flat_at(packed_gradient, self.packed_size, "packed_gradient")
+            to = target, rows.places[0], 1, self._geometry.taps, ic, self.out_channels
+            if contract(to, records, tables, panels):
+                return
         key = "place", samples
         if key not in self._tables:
             self._tables[key] = Tables.of(
                 offsets_of((ic, pixels)), offsets_of((samples, ic * pixels), (pixels, 1))
             )
         a_pixel, a_k = self._tables[key].places
-        rows = self._rows(place)
-        self._gradient(packed_gradient, rows, ic, x, (source, a_pixel, a_k), dy, fresh=fresh)
+        self._gradient(packed_gradient, rows, ic, x, (begin, a_pixel, a_k), dy, fresh=fresh)
+
+    def _line_tables(self, samples: int) -> Tables:
+        """Return the offsets of records of input channels and of blocks of pixels, and the words of
+        blocks.
+        """
+        key = "lines", samples
+        if key not in self._tables:
+            ic, blocks = self.in_channels, -(-self.pixels // self.block)
+            size = FLOAT_BYTES * self._packed.record
+            self._tables[key] = Tables.of(
+                offsets_of((ic, blocks * size)),
+                offsets_of((samples, ic * blocks * size), (blocks, size)),
+                words_of(self._pixel_blocks(samples).keep[0]),
+            )
+        return self._tables[key]
+
+    def _errors(self, dy: Floats) -> Integers | None:
+        """Return output errors as integers, in blocks of pixels."""
+        samples, channels = len(dy), self.out_channels
+        place, pitch = maps_at(dy, (samples, *self.output, channels), "dy")
+        if not (self.narrow[2] and dy.size):
+            return None
+        lengths = self._pixel_blocks(samples).keep[0]
+        return self._packed.panels("errors", place, pitch, channels, lengths)
 
     def _gradient(
         self,
@@ -259,14 +384,14 @@ class DotConvolution(Framing):
         if not (dy.size and x.size):
             return
         lengths = self._pixel_blocks(samples)
-        source, a_pixel, a_k = tables
+        begin, a_pixel, a_k = tables
         operands = BlockContraction(
             target,
             rows.places[0],
             g.taps,
             count,
             g.oc,
-            source,
+            begin,
             a_pixel,
             a_k,
             samples * self.pixels,
@@ -282,7 +407,7 @@ class DotConvolution(Framing):
             packed_gradient[...] = 0
             return
         begin = 0
-        for width in _panels(self.out_channels):
+        for width in _panel_widths(self.out_channels):
             size = width * self._geometry.taps
             packed_gradient[begin : begin + size].reshape(-1, width)[rows] = 0
             begin += size
@@ -335,12 +460,17 @@ class DotConvolution(Framing):
             hp, wp = g.framed
             (rows, columns), (down, across) = self.output, g.stride
             taps = offsets_of((g.kernel[0], wp), (g.kernel[1], 1))
-            channels = offsets_of((g.ic, hp * wp))
+            channels, sizes = offsets_of((g.ic, hp * wp)), _sizes(g.ic, self.block)
+            lengths, record = np.repeat(sizes, taps.size), FLOAT_BYTES * self._packed.record
             self._tables[key] = Tables.of(
                 np.arange(samples * rows * columns),
                 offsets_of((samples, g.ic * hp * wp), (rows, down * wp), (columns, across)),
-                _block_offsets(channels, taps, _sizes(g.ic, self.block)),
-                np.repeat(_sizes(g.ic, self.block), taps.size),
+                _block_offsets(channels, taps, sizes),
+                lengths,
+                record
+                * offsets_of((samples, sizes.size * hp * wp), (rows, down * wp), (columns, across)),
+                record * (offsets_of((sizes.size, hp * wp))[:, None] + taps).reshape(-1),
+                words_of(lengths),
             )
         return self._tables[key]
 
@@ -354,21 +484,27 @@ class DotConvolution(Framing):
             hp, wp = g.error_framed
             (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
             sizes = _sizes(g.oc, self.block)[::-1]  # the last channel comes first
-            tables = []
+            tables, record = [], FLOAT_BYTES * self._packed.record
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
                 down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
                 right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
                 begin = hp * wp - 1 - (down * wp + right)
                 pixels = offsets_of((samples, h * w), (len(rows), sh * w), (len(columns), sw))
-                framed = offsets_of((samples, size), (len(rows), -wp), (len(columns), -1))
+                places = (len(rows), -wp), (len(columns), -1)
+                framed = offsets_of((samples, size), *places)
+                records = offsets_of((samples, sizes.size * hp * wp), *places)
                 taps = offsets_of((phase.down, wp), (phase.across, 1))
+                lengths = np.repeat(sizes, taps.size)
                 tables.append(
                     Tables.of(
                         backwards(pixels + (rows.start * w + columns.start)),
                         backwards(framed + begin),
                         _block_offsets(offsets_of((g.oc, hp * wp)), taps, sizes),
-                        np.repeat(sizes, taps.size),
+                        lengths,
+                        record * backwards(records + begin),
+                        record * (offsets_of((sizes.size, hp * wp))[:, None] + taps).reshape(-1),
+                        words_of(lengths),
                     )
                 )
             self._tables[key] = tables
@@ -421,7 +557,7 @@ def _pack(rows: Floats, target: int) -> None:
     layout.pack(rows.ctypes.data, *rows.shape, target, False)
 
 
-def _panels(lanes: int) -> Sequence[int]:
+def _panel_widths(lanes: int) -> Sequence[int]:
     """Return the widths of the panels of packed weights of some lanes."""
     widths = []
     while lanes > 0:

@@ -105,6 +105,28 @@ class BlockContraction(NamedTuple):
     blocks: int
 
 
+class IntegerContraction(NamedTuple):
+    """The operands of `integer_kernel.py`, addresses: c as `BlockContraction` has it, in panels of
+    `c_rows` rows or, if that is 0, plain.
+
+    Of pixel q and of a block, a has the record a_pixel[q] + a_block[block] bytes after `a`; `words`
+    has how many words a block has.
+    """
+
+    c: int
+    c_pixel: int
+    c_step: int
+    c_rows: int
+    pixels: int
+    lanes: int
+    a: int
+    a_pixel: int
+    a_block: int
+    b: int
+    words: int
+    blocks: int
+
+
 class Phase(NamedTuple):
     """One class of kernel places in EB: those that reach the same input rows and columns, modulo
     the stride.

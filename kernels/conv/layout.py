@@ -26,6 +26,7 @@ from ..llvm import (
     clear,
     copy,
     entry_of,
+    first_lanes,
     index,
     lane_bits,
     masked_load,
@@ -340,3 +341,98 @@ def turn(packed: Any, oc: Any, ic: Any, kernel: Any, phase: Any, stride: Any, ou
             channel += panel_row
         target += FLOAT_BYTES * oc * down * across * row
         lane += row
+
+
+@compiled
+def turn_blocks(
+    packed: Any,
+    oc: Any,
+    ic: Any,
+    kernel: Any,
+    phase: Any,
+    stride: Any,
+    block: Any,
+    out: Any,
+) -> None:
+    """Do what `turn` does where k runs over blocks of `block` channels, then over the kernel, then
+    over channels; of EB, over blocks from the last one on, which may be shorter.
+    """
+    kh, kw = kernel
+    down, across = (
+        (kh - phase[0] + stride[0] - 1) // stride[0],
+        (kw - phase[1] + stride[1] - 1) // stride[1],
+    )
+    taps, places, rest = kh * kw, down * across, oc % block
+    if ic % WIDTH:
+        clear(out, padded_lanes(ic) * oc * places)
+    target, lane = out, 0
+    while lane < ic:
+        row = vectors_of(ic - lane) * WIDTH
+        end, first = min(lane + row, ic), lane
+        while first < end:  # channels that lie in one block of k, and in one panel
+            begin_ic = first // block * block
+            size_ic = min(block, ic - begin_ic)
+            some = min(SIDE, end - first, begin_ic + size_ic - first)
+            panel, channel = packed, 0
+            while channel < oc:
+                panel_row = vectors_of(oc - channel) * WIDTH
+                panel_end, one = min(channel + panel_row, oc), channel
+                while one < panel_end:
+                    whole = one < oc - rest
+                    begin_oc = one // block * block if whole else oc - rest
+                    size_oc = block if whole else rest
+                    more = min(SIDE, panel_end - one, begin_oc + size_oc - one)
+                    begin_k = oc - begin_oc - size_oc
+                    last = size_oc - 1 - (one - begin_oc)
+                    for place in range(places):
+                        i, j = place // across, place % across
+                        tap = (phase[0] + i * stride[0]) * kw + phase[1] + j * stride[1]
+                        k = begin_ic * taps + tap * size_ic + first - begin_ic
+                        to = begin_k * places + place * size_oc + last
+                        _transpose(
+                            panel + FLOAT_BYTES * (k * panel_row + one - channel),
+                            panel_row,
+                            some,
+                            more,
+                            target + FLOAT_BYTES * (to * row + first - lane),
+                            -row,
+                        )
+                    one += more
+                panel += FLOAT_BYTES * ic * taps * panel_row
+                channel += panel_row
+            first += some
+        target += FLOAT_BYTES * oc * places * row
+        lane += row
+
+
+@intrinsic
+def _copy_row(context: Any, come: Any, to: Any, count: Any) -> Any:
+    """Copy up to WIDTH floats."""
+
+    def generate(builder: ir.IRBuilder, come: ir.Value, to: ir.Value, count: ir.Value) -> None:
+        mask = first_lanes(builder, count, WIDTH)
+        source, target = (address(builder, at, index(0), vector(WIDTH)) for at in (come, to))
+        masked_store(builder, masked_load(builder, source, mask, WIDTH), target, mask, WIDTH)
+
+    return numbers_only(3, generate)
+
+
+@compiled
+def inputs_at(
+    frame: Any, planes: Any, area: Any, step: Any, rows: Any, columns: Any, across: Any, out: Any
+) -> None:
+    """Copy `rows` rows of `columns` numbers of each plane; in a plane of `area` numbers, rows are
+    `step` and columns `across` apart.
+    """
+    to = out
+    for plane in range(planes):
+        for row in range(rows):
+            at = frame + FLOAT_BYTES * (plane * area + row * step)
+            if across == 1:
+                for column in range(0, columns, WIDTH):
+                    place = FLOAT_BYTES * column
+                    _copy_row(at + place, to + place, min(WIDTH, columns - column))
+            else:
+                for column in range(columns):
+                    copy(to + FLOAT_BYTES * column, at + FLOAT_BYTES * column * across, 1)
+            to += FLOAT_BYTES * columns

@@ -255,7 +255,14 @@ def _machine() -> bytes:
     version = pathlib.Path(numba.origin).with_name("_version.py").read_bytes()
     cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
     return repr(
-        [binding.llvm_version_info, cpu, form.cpu_features(), form.FORM.name, version]
+        [
+            binding.llvm_version_info,
+            cpu,
+            form.cpu_features(),
+            form.FORM.name,
+            form.PRODUCTS,
+            version,
+        ]
     ).encode()
 
 

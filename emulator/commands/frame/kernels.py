@@ -16,6 +16,7 @@ from ....launch import importing
 from ...common import InputError
 
 FORM_SETTING = "EMUCHAIN_KERNEL_FORM"
+_PRODUCTS_SETTING = "EMUCHAIN_KERNEL_PRODUCTS"
 _USUAL = gc.get_threshold()
 _EVERY_S = 5.0
 """How often it is said how far compiling is."""
@@ -31,16 +32,17 @@ def starting() -> Iterator[None]:
     """
     from ....kernels.jit import store
 
-    _settle(os.environ.get(store.SETTING), os.environ.get(FORM_SETTING))
+    names = (os.environ.get(name, "") for name in (FORM_SETTING, _PRODUCTS_SETTING))
+    _settle(os.environ.get(store.SETTING), "".join(names))
     with importing():
         yield
     resume_collector()
 
 
 @functools.cache
-def _settle(cache: str | None, form_name: str | None) -> None:
+def _settle(cache: str | None, forms: str) -> None:
     """Check, once for these settings, that compiled code can be stored, and that the configured
-    form exists.
+    forms exist.
     """
     from ....kernels.jit import store
 
@@ -58,7 +60,7 @@ def _settle(cache: str | None, form_name: str | None) -> None:
             f"emuchain: compiled code is kept in {place}; {store.SETTING} names a better place",
             file=sys.stderr,
         )
-    if form_name:
+    if forms:
         try:
             from ....kernels import form  # noqa: F401 - it checks the variable when imported
         except ValueError as error:

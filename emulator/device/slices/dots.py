@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.conv import Convolving, DotConvolution
-from ....kernels.number import NARROW_BITS
+from ....kernels.number import NARROW_BITS, Rounding
 from ...mapping import Slice
 from ...network import Start, Training
 from ...number import Precision, sum_bits
@@ -80,17 +80,21 @@ class DotSlice(ConvSlice):
             super()._add_gradient(whole, frame, dy, fresh=fresh)
             return
         tensor, pixels = layer.makes.number, dots.pixels
-        errors = self._arena.take((len(dy), dots.out_channels, pixels))
-        errors[...] = dy.reshape(len(dy), pixels, -1).swapaxes(1, 2)
-        first = self.part.out_channels.start * pixels
-        errors = self._formats.in_pixels("errors", errors, tensor, first, samples)
-        own = self._arena.take(dy.shape)
-        own.reshape(len(dy), pixels, -1)[...] = errors.swapaxes(1, 2)
-        for place in range(dots.places):
+        own, first = self._arena.take(dy.shape), self.part.out_channels.start * pixels
+        errors = own.reshape(len(dy), pixels, -1)
+        errors[...] = dy.reshape(errors.shape)
+        if precision.rounding_of("errors") is Rounding.STOCHASTIC:
+            turned = np.ascontiguousarray(errors.swapaxes(1, 2))
+            turned = self._formats.in_pixels("errors", turned, tensor, first, samples)
+            errors[...] = turned.swapaxes(1, 2)
+        else:
+            self._formats.in_pixels("errors", errors, tensor, first, samples, axis=1)
+
+        def rounded(place: int, x: Data) -> Data:
             first = (place * layer.input[0] + self.part.in_channels.start) * pixels
-            x = dots.inputs_at(frame, place)
-            x = self._formats.in_pixels("activations", x, tensor, first, samples)
-            dots.gradient_at(self._weight.gradient, place, x, own, fresh=fresh)
+            return self._formats.in_pixels("activations", x, tensor, first, samples)
+
+        dots.gradients(self._weight.gradient, frame, own, rounded, fresh=fresh)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
@@ -103,10 +107,17 @@ class DotSlice(ConvSlice):
         self._turn_from(weights)
 
     def _turn(self) -> None:
-        if self._formats.precision.turns:
-            self._turn_from(self._convolution.unpack(self._weight.trained))
-        else:
+        precision, dots = self._formats.precision, self._dots
+        if not precision.turns:
             super()._turn()
+        elif self._turned is not None:
+            if self._weight_formats.has_blocks("weights", self._number, dots.block):
+                turned = self._turned.newest
+                dots.turn(self._weight.trained, turned)
+                parts = ((part, part) for part in dots.turned_blocks(turned))
+                self._weight_formats.round_parts("weights", parts, 1, self._number, counts=False)
+            else:
+                self._turn_from(dots.unpack(self._weight.trained))
 
     def _turn_from(self, weights: Data) -> None:
         if self._turned is None:
