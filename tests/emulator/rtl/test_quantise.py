@@ -15,7 +15,7 @@ from emuchain.kernels.quantise import on_blocks, on_grid
 
 from .conftest import SOURCES, BuildStream, Records
 
-FAMILIES = "q1.3", "q2.14", "q8.8", "int9@16", "e2m5@48", "e3m0@8"
+FAMILIES = "q1.3", "q2.14", "q8.8", "int9@16", "e2m5@48", "e3m0@8", "shift4"
 """Formats whose names say their numbers."""
 
 QUIET_NAN = np.uint32(0x7FC00000)

@@ -53,6 +53,7 @@ FORMS: dict[str, tuple[str, int, Form]] = {
     "mxfp4": ("mxfp4 accumulate=dot:16", 16, dataclasses.replace(E2M1, block=32)),
     "mxfp8, in fp64": ("mxfp8 accumulate=dot:32", 32, dataclasses.replace(E4M3, block=32)),
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
+    "powers of two": ("shift5 accumulate=dot:32 loss_scale=16", 32, Form(0, -13, 1.0)),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
 Forms = dict[str, tuple[int, Form, Form]]

@@ -38,6 +38,7 @@ NARROW: dict[str, Any] = {
         "states": "q4.12",
         "rounding": "stochastic",
     },
+    "shifts by chance": {"format": "shift5", "master": "q2.14", "rounding": "stochastic"},
     "sums in bf16": {"format": "bf16", "accumulate": "bf16"},
     "e4m3 with sums in fp16": {"format": "fp8", "accumulate": "fp16", "loss_scale": 64},
     "int8 with sums in int32": {"format": "q2.6", "accumulate": "int32", "loss_scale": 256},

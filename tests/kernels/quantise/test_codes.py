@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from emuchain.kernels.number import BlockGrid, NumberFormat, Rounding, number_format
 from emuchain.kernels.quantise import decoded, encoded, on_blocks, on_grid
 
-NAMES = ["fp32", "bf16", "fp16", "fp8", "q2.6", "mxfp8", "mxfp4", "mxint8", "e2m5@48", "nvfp4"]
+NAMES = [
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "q2.6",
+    "shift4",
+    "mxfp8",
+    "mxfp4",
+    "mxint8",
+    "e2m5@48",
+    "nvfp4",
+]
 
 
 def rounded(
