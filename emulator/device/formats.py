@@ -215,13 +215,7 @@ class MapFormats:
         words = self.again(kind, tensor, first, samples)
         return _round(maps, maps, number, rounding, axis, words, None)
 
-    def again(
-        self,
-        kind: Literal["activations", "errors"],
-        tensor: int,
-        first: int,
-        samples: Numbers | None,
-    ) -> Draws:
+    def again(self, kind: str, tensor: int, first: int, samples: Numbers | None) -> Draws:
         """Return the words of numbers that are rounded once more, in blocks of what is summed."""
         stream = PhiloxStream(self.seed, tensor, _PIXELS + KINDS.index(kind), 0)
         return Draws(stream, first, numbers=samples)
@@ -412,15 +406,19 @@ class WeightFormats:
         return _OUTPUTS if self.part.cut is Cut.ICP else _ROWS
 
     def turned(self, weights: Data, update: int) -> Data:
-        """Return weights as EB reads them where it has its own: in blocks of output channels,
-        rounded from those that updates change. They have the words of the others, and are not
-        counted.
+        """Return weights as EB reads them where it has its own: in blocks of output channels (of a
+        group), rounded from those that updates change, by the words of the others; not counted.
         """
         precision = self.formats.precision
         form = precision.weights, precision.rounding_of("weights")
-        rows = np.ascontiguousarray(weights).reshape(len(weights), -1)
-        words, out = self._words("weights", 0, update), np.empty(rows.shape, np.float32)
-        return _round(rows, out, *form, _OUTPUTS, words, None).reshape(weights.shape)
+        rows: Data = np.ascontiguousarray(weights).reshape(len(weights), -1)
+        words, axis = self._words("weights", 0, update), _OUTPUTS
+        groups = self.part.layer.operation.groups
+        outputs = self.part.layer.channels // groups
+        if groups > 1 and outputs % precision.weights.block:  # a slice has whole groups
+            rows, axis = rows.reshape(-1, outputs, rows.shape[1]), 1
+            words = Draws(words.stream, words.first)
+        return _round(rows, np.empty_like(rows), *form, axis, words, None).reshape(weights.shape)
 
     def _words(self, kind: str, channel: int, update: int, place: int = 0) -> Draws:
         """Return the words of the weights from a channel of the slice on, by their place among

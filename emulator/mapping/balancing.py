@@ -173,7 +173,10 @@ def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:
         return None
     outs, ins, kernel_rows, kernel_columns = layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
-    return Lines(outs, ins * kernel_rows * kernel_columns)
+    taps, line = ins * kernel_rows * kernel_columns, layer.channels // layer.operation.groups
+    if outs % line:  # a part of a group, or of several
+        return Lines(outs, taps)
+    return Lines(line, taps * (outs // line))
 
 
 def stored_weight_bytes(part: Slice, channels: int, storage: Storage) -> int:

@@ -53,7 +53,10 @@ def channels_together(layer: Layer, precision: Precision) -> int:
     """
     is_summed = layer.has_eb or cut_of(layer) is Cut.ICP
     sums = layer.has_weights and not layer.operation.looks_up
-    return precision.of(layer.formats).whole_channels if is_summed and sums else 1
+    together = precision.of(layer.formats).whole_channels if is_summed and sums else 1
+    outputs = layer.channels // layer.operation.groups
+    # Of groups that have no whole blocks, each stays whole.
+    return together if layer.operation.groups == 1 or not outputs % together else outputs
 
 
 def cut_pieces(layer: Layer, precision: Precision) -> int:

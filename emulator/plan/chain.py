@@ -448,12 +448,6 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
         InputError: they cannot.
     """
     blame = f"{given}: accumulate = {operands.accumulate!r}"
-    if layer.operation.groups > 1 and layer.has_weights:
-        raise InputError(
-            f"{blame} sums {operands.dot} input channels exactly, and {layer.name} has"
-            f" {layer.input[0] // layer.operation.groups} in each of its groups, which begin"
-            " within blocks; should be without `accumulate`"
-        )
     if layer.tied is not None and operands.turns:
         raise InputError(
             f"{blame} takes weights in blocks of what is summed, and {layer.name} has those of"

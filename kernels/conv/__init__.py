@@ -3,6 +3,7 @@ and in groups.
 """
 
 from .convolution import Convolution, error, forward, gradient, output_shape
+from .dot_groups import DotGrouped
 from .dots import DotConvolution
 from .geometry import Sums
 from .grouped import Convolving, Depthwise, Grouped, convolution
@@ -13,6 +14,7 @@ __all__ = [
     "Convolving",
     "Depthwise",
     "DotConvolution",
+    "DotGrouped",
     "Grouped",
     "LookUp",
     "Sums",

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -248,7 +248,7 @@ def convolution(
 class _Part(NamedTuple):
     """A group: its convolution, and where its data lie in those of all."""
 
-    convolution: Convolution
+    convolution: Any
     ins: slice
     outs: slice
     frame: slice
@@ -272,7 +272,7 @@ class Grouped:
     stride: _Pair
     pad: _Pair
     sums: Sums = Sums.FP32
-    _whole: Convolution = dataclasses.field(init=False, repr=False, compare=False)
+    _whole: Any = dataclasses.field(init=False, repr=False, compare=False)
     _parts: tuple[_Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -281,9 +281,8 @@ class Grouped:
             raise ValueError(
                 f"{self.in_channels} input channels do not divide among {len(self.outputs)} groups"
             )
-        window = self.size, self.kernel, self.stride, self.pad, self.sums
-        whole = Convolution(self.in_channels, sum(self.outputs), *window)
-        known = {count: Convolution(inputs, count, *window) for count in set(self.outputs)}
+        whole = self._side_by_side(self.in_channels, sum(self.outputs))
+        known = {count: self._side_by_side(inputs, count) for count in set(self.outputs)}
         groups = [known[count] for count in self.outputs]
         frames, packed, turned = [], [], []
         for group in groups:
@@ -308,15 +307,21 @@ class Grouped:
         object.__setattr__(self, "_whole", whole)
         object.__setattr__(self, "_parts", tuple(_Part(*part) for part in parts))
 
+    def _side_by_side(self, in_channels: int, out_channels: int) -> Any:
+        """Return the convolution of a group, or of all channels, whose frames these have."""
+        window = self.size, self.kernel, self.stride, self.pad
+        return Convolution(in_channels, out_channels, *window, self.sums)
+
     @property
     def out_channels(self) -> int:
         """Number of output channels."""
-        return self._whole.out_channels
+        return int(self._whole.out_channels)
 
     @property
     def output(self) -> tuple[int, int]:
         """(rows, columns) of the output maps."""
-        return self._whole.output
+        output: tuple[int, int] = self._whole.output
+        return output
 
     @property
     def packed_size(self) -> int:
@@ -335,11 +340,13 @@ class Grouped:
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:
         """See `Convolution`."""
-        return self._whole.frame_shape(samples)
+        shape: tuple[int, ...] = self._whole.frame_shape(samples)
+        return shape
 
     def error_frame_shape(self, samples: int) -> tuple[int, ...]:
         """See `Convolution`."""
-        return self._whole.error_frame_shape(samples)
+        shape: tuple[int, ...] = self._whole.error_frame_shape(samples)
+        return shape
 
     def pack(self, w: Floats, out: Floats | None = None) -> Floats:
         """Return weights (oc, input channels of a group, kh, kw) as FP and PG use them."""

@@ -9,25 +9,38 @@ each takes operands whose blocks lie along what it sums, rounded from what there
     PG   activations and errors rounded once more, in blocks of a sample's output pixels, row by row:
          of activations those that these outputs read through a place of the kernel, zeros of padding
          among them
+
+In groups, these are channels of a group, from its first one on. Where a group has no whole blocks,
+and does not lie within one, activations and errors are rounded once more as they come.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.conv import Convolving, DotConvolution
-from ....kernels.number import NARROW_BITS, Rounding
+from ....kernels.conv import Convolving, DotConvolution, DotGrouped
+from ....kernels.number import NARROW_BITS, BlockGrid, Rounding
+from ....kernels.quantise import Draws, PhiloxStream, on_blocks
 from ...mapping import Slice
 from ...network import Start, Training
-from ...number import Precision, sum_bits
+from ...number import KINDS, Precision, sum_bits
 from ...schedule import SampleSpan
 from ..formats import MapFormats, WeightFormats
 from ..memories import TURNED, ActRam, Arrays
 from ..rules import Rule
 from .conv import ConvSlice
-from .numerics import Data
+from .numerics import Data, Lengths
+
+Numbers = NDArray[np.int64]
+
+IN_GROUPS = 200
+"""Of operands in blocks of a group's channels, what is added to their kind in the keys of their
+draws.
+"""
 
 
 class DotSlice(ConvSlice):
@@ -44,34 +57,92 @@ class DotSlice(ConvSlice):
     ) -> None:
         self._formats, self._number = formats, 0
         self._weight_formats = WeightFormats(formats, part)
-        self._samples = ActRam(arena)
+        self._samples, self._error_samples = ActRam(arena), ActRam(arena)
         self._turned_weights: Data | None = None
         super().__init__(part, start, seed, arena, formats, kept)
 
     def _convolving(self) -> Convolving:
         part, precision = self.part, self._formats.precision
-        layer = part.layer
-        return DotConvolution(
-            len(part.in_channels),
-            len(part.out_channels),
-            layer.input[1:],
-            *layer.window,
-            precision.dot,
-            narrow_sums(precision),
-        )
+        layer, ins, outputs = part.layer, len(part.in_channels), part.outputs_by_group
+        window, narrow = (layer.input[1:], *layer.window), narrow_sums(precision)
+        if len(outputs) > 1:
+            return DotGrouped(ins, outputs, *window, block=precision.dot, narrow=narrow)
+        return DotConvolution(ins, outputs[0], *window, precision.dot, narrow)
 
     @property
-    def _dots(self) -> DotConvolution:
-        assert isinstance(self._convolution, DotConvolution)
+    def _dots(self) -> DotConvolution | DotGrouped:
+        assert isinstance(self._convolution, DotConvolution | DotGrouped)
         return self._convolution
 
     async def forward(
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
     ) -> Data:
         """See `SliceNumerics`."""
-        if self.part.layer.has_pg:
+        layer = self.part.layer
+        if layer.has_pg:
             self._samples.put(span, training.samples)
+        if not layer.makes.fixed:
+            self._error_samples.put(span, training.samples)
+        x = self._taken(x, training.samples)
         return await super().forward(span, x, partial, version, training)
+
+    async def infer(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
+    ) -> Data:
+        """See `SliceNumerics`."""
+        return await super().infer(span, self._taken(x, None), partial, version, lengths)
+
+    def _taken(self, x: Data, samples: Numbers | None) -> Data:
+        """Return activations in blocks of a group's channels."""
+        layer, inputs = self.part.layer, self.part.in_channels
+        own, size = self._own(x), layer.input[0] // layer.operation.groups
+        rounded = self._in_groups("activations", own, inputs.start, layer.input[0], size, samples)
+        if rounded is own:
+            return x
+        x = x.copy()
+        self._own(x)[...] = rounded
+        return x
+
+    def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
+        [samples] = self._error_samples.read(span)
+        own, layer = super()._own_errors(span, dy, version), self.part.layer
+        if not layer.has_eb:  # which alone sums over outputs
+            return own
+        size, begin = layer.channels // layer.operation.groups, self.part.out_channels.start
+        return self._in_groups("errors", own, begin, layer.channels, size, samples)
+
+    def _in_groups(
+        self,
+        kind: Literal["activations", "errors"],
+        maps: Data,
+        begin: int,
+        channels: int,
+        size: int,
+        samples: Numbers | None,
+    ) -> Data:
+        """Return maps from channel `begin` of `channels` on in blocks of a group's `size` channels,
+        unless these lie in the blocks in which they come.
+        """
+        precision = self._formats.precision
+        grid, rounding = precision.format(kind).grid, precision.rounding_of(kind)
+        if self.part.layer.operation.groups == 1 or not isinstance(grid, BlockGrid):
+            return maps
+        if not size % grid.size or not grid.size % size:
+            return maps
+        out = self._arena.take(maps.shape)
+        out[...] = maps
+        if rounding is not Rounding.STOCHASTIC or samples is None:
+            even = Rounding.EVEN if rounding is Rounding.STOCHASTIC else rounding
+            lines = out.reshape(-1, size)
+            on_blocks(lines, grid, -1, even, out=lines)
+            return out
+        for sample, own in zip(samples.tolist(), out, strict=True):
+            purpose = IN_GROUPS + KINDS.index(kind)
+            tensor = self.part.layer.makes.number
+            stream = PhiloxStream(self._formats.seed, tensor, purpose, sample)
+            lines = own.reshape(own.shape[0] * own.shape[1], -1, size)
+            on_blocks(lines, grid, -1, rounding, Draws(stream, begin, channels), out=lines)
+        return out
 
     def _add_gradient(self, whole: SampleSpan, frame: Data, dy: Data, *, fresh: bool) -> None:
         [samples] = self._samples.read(whole)

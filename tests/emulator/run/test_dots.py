@@ -12,6 +12,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
+from emuchain.emulator.mapping.balancing import stored_weight_bytes
 from emuchain.emulator.number import precision_of
 from emuchain.emulator.run import simulate
 
@@ -121,13 +122,56 @@ def test_refused(keys: Table, plan_of: Any, one_line: Any, changed: Table, said:
     one_line(refused)
 
 
-def test_groups_are_refused(tmp_path: Path, keys: Table, plan_of: Any, one_line: Any) -> None:
+@pytest.mark.parametrize("name", ["mxint8", "by chance"])
+def test_groups(
+    tmp_path: Path, keys: Table, plan_of: Any, trained: Any, bits: Any, name: str
+) -> None:
+    """Groups of 25 channels of 96 outputs' 24, and of 32 of 64, and channels by themselves; cuts
+    leave groups or blocks whole.
+    """
+    layers: list[Table] = [
+        LAYERS[0],
+        {"type": "conv", "name": "g", "channels": 96, "kernel": 3, "groups": 4, "stride": 2},
+        {"type": "relu"},
+        {"type": "conv", "name": "d", "channels": 96, "kernel": 3, "groups": 96},
+        {"type": "conv", "name": "h", "channels": 192, "kernel": 1, "groups": 3},
+        *LAYERS[-2:],
+    ]
+    network = written(tmp_path / "g.toml", {"name": "g", "input": [3, 32, 32], "layers": layers})
+    own = {**keys, "network": network, "precision": PRECISIONS[name]}
+    one = bits(trained(plan_of(**own, devices=1, micro_batch=8)).weights)
+    for cut in (
+        "c1 g[:24] | g[24:] d[:7] | d[7:] h[:32] | h[32:96] | h[96:] f2",
+        "c1 g[:72] | g[72:] d h[:128] | h[128:] f2",
+    ):
+        assert bits(trained(plan_of(**own, cut=cut, micro_batch=2)).weights) == one
+    assert bits(trained(plan_of(**own, devices=8, micro_batch=1)).weights) == one
+
+
+def test_groups_stay_whole(tmp_path: Path, keys: Table, plan_of: Any, one_line: Any) -> None:
     groups = {"type": "conv", "name": "g", "channels": 100, "kernel": 3, "groups": 4}
     layers = [LAYERS[0], groups, LAYERS[-2], LAYERS[-1]]
     network = written(tmp_path / "g.toml", {"name": "g", "input": [3, 32, 32], "layers": layers})
-    with pytest.raises(InputError, match="25 in each of its groups") as refused:
-        plan_of(**{**keys, "network": network}, precision="mxint8 accumulate=dot:32")
+    with pytest.raises(InputError, match="at channel 32, within a block of 25") as refused:
+        own = {**keys, "network": network, "cut": "c1 g[:32] | g[32:] f2"}
+        plan_of(**own, precision="mxint8 accumulate=dot:32")
     one_line(refused)
+
+
+def test_bytes_of_groups(tmp_path: Path, keys: Table, plan_of: Any) -> None:
+    """Of 96 outputs in 4 groups of 25 inputs, a place of the kernel has for FP a block of 25 for each
+    output, and for EB one of 24 for each input: of 2,400 weights, 96 and 100 scales.
+    """
+    groups = {"type": "conv", "name": "g", "channels": 96, "kernel": 3, "groups": 4}
+    layers = [LAYERS[0], groups, LAYERS[-2], LAYERS[-1]]
+    network = written(tmp_path / "g.toml", {"name": "g", "input": [3, 32, 32], "layers": layers})
+    own = {**keys, "network": network, "devices": 1, "batch": 1, "samples": 1}
+    plan = plan_of(**own, precision="mxint8 accumulate=dot:32")
+    [part] = [part for part in plan.mapping.devices[0] if part.layer.name == "g"]
+    storage = plan.timing.cluster.storage
+    of_weights = 9 * (2400 + 96) + 9 * (2400 + 100)
+    kept = sum(4 * 9 * 2400 for _ in storage.arrays[1:])
+    assert stored_weight_bytes(part, 96, storage) == of_weights + kept
 
 
 def test_a_cut_between_blocks(

@@ -101,7 +101,7 @@ class Emulation:
     """The network and its training."""
 
     def __init__(self, plan: Any, forms: Forms) -> None:
-        self.forms = forms
+        self.forms, self.sample = forms, 0
         self.scale = plan.config.precision.loss_scale
         self.layers = list(plan.network.layers)
         self.masters = {}
@@ -135,7 +135,30 @@ class Emulation:
                 return self._words(layer.index, KINDS.index("weights"), update, shape)
 
             self.weights[layer.name] = self._rounded(own, 1, self.forms[layer.name][1], words)
-            self.turned[layer.name] = self._rounded(own, 0, self.forms[layer.name][1], words)
+            self.turned[layer.name] = self._turned(layer, own, words)
+
+    def _turned(self, layer: Any, own: np.ndarray, words: Callable[[], np.ndarray]) -> np.ndarray:
+        apart, form = (layer.operation.groups, -1, *own.shape[1:]), self.forms[layer.name][1]
+        made = self._rounded(own.reshape(apart), 1, form, lambda: words().reshape(apart))
+        return made.reshape(own.shape)
+
+    def _taken(self, kind: str, layer: Any, maps: np.ndarray) -> np.ndarray:
+        """Round maps (channels, rows, columns) once more, in blocks of a group's channels, where
+        these lie across those of the map.
+        """
+        groups, form = layer.operation.groups, self.forms[layer.name][1]
+        size, block = len(maps) // groups, form.block
+        if groups == 1 or not block or not size % block or not block % size:
+            return maps
+        rows = np.moveaxis(maps, 0, -1)
+        apart = *rows.shape[:2], groups, size
+
+        def words() -> np.ndarray:
+            purpose = 200 + KINDS.index(kind)
+            return self._words(layer.makes.number, purpose, self.sample, apart)
+
+        made = self._rounded(rows.reshape(apart), -1, form, words).reshape(rows.shape)
+        return np.ascontiguousarray(np.moveaxis(made, -1, 0))
 
     def _map(self, kind: str, maps: np.ndarray, tensor: int, sample: int, layer: Any) -> np.ndarray:
         """Round a map (channels, rows, columns) of a layer; words go by pixels."""
@@ -163,8 +186,14 @@ class Emulation:
         return self._rounded(lines, -1, form, words)
 
     def _forward(self, layer: Any, x: np.ndarray) -> np.ndarray:
-        weight = self.weights[layer.name].astype(np.float64)
-        y = np.zeros(layer.output, F)
+        x, weights = self._taken("activations", layer, x), self.weights[layer.name]
+        groups = layer.operation.groups
+        parts = zip(np.split(weights, groups), np.split(x, groups), strict=True)
+        return np.concatenate([self._forward_of(layer, *part) for part in parts])
+
+    def _forward_of(self, layer: Any, weight: np.ndarray, x: np.ndarray) -> np.ndarray:
+        weight = weight.astype(np.float64)
+        y = np.zeros((len(weight), *layer.output[1:]), F)
         for channels in cut(len(x), self.forms[layer.name][0]):
             own = slice(channels.start, channels.stop)
             for (u, v), read in self._reads(layer, x).items():
@@ -186,10 +215,15 @@ class Emulation:
         }
 
     def _errors(self, layer: Any, dy: np.ndarray) -> np.ndarray:
-        weight = self.turned[layer.name].astype(np.float64)
+        dy, weights = self._taken("errors", layer, dy), self.turned[layer.name]
+        groups = layer.operation.groups
+        parts = zip(np.split(weights, groups), np.split(dy, groups), strict=True)
+        return np.concatenate([self._errors_of(layer, *part) for part in parts])
+
+    def _errors_of(self, layer: Any, weight: np.ndarray, dy: np.ndarray) -> np.ndarray:
+        weight = weight.astype(np.float64)
         (kh, kw), (down, across), (top, left) = layer.window
-        ins, height, width = layer.input
-        _, rows, columns = dy.shape
+        (ins, (_, height, width)), (_, rows, columns) = (weight.shape[1], layer.input), dy.shape
         dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), F)
         for channels in reversed(cut(len(dy), self.forms[layer.name][0])):
             own = slice(channels.start, channels.stop)
@@ -209,6 +243,8 @@ class Emulation:
     def _add_gradient(
         self, layer: Any, total: np.ndarray, x: np.ndarray, dy: np.ndarray, sample: int
     ) -> None:
+        x = self._taken("activations", layer, x)
+        dy = self._taken("errors", layer, dy) if layer.has_eb else dy
         tensor, pixels, ins = layer.makes.number, dy[0].size, len(x)
         size, lines = self.forms[layer.name][0], dy.reshape(len(dy), -1)
         before = self.layers[max(0, self.layers.index(layer) - 1)].name
@@ -220,11 +256,12 @@ class Emulation:
             if size > 1:
                 own = self._pixels("activations", own, tensor, first, sample, before)
             for some in cut(pixels, size):
-                block = np.einsum(
-                    "op,ip->oi",
-                    lines[:, some.start : some.stop].astype(np.float64),
-                    own[:, some.start : some.stop].astype(np.float64),
+                apart = layer.operation.groups, -1, len(some)
+                both = (
+                    array[:, some.start : some.stop].astype(np.float64).reshape(apart)
+                    for array in (lines, own)
                 )
+                block = np.einsum("gop,gip->goi", *both).reshape(total.shape[:2])
                 total[:, :, u, v] = added(total[:, :, u, v], block)
 
     def step(self, number: int, images: np.ndarray, labels: np.ndarray) -> None:
@@ -232,7 +269,7 @@ class Emulation:
         c1, c2, f1, f2 = self.layers
         sums = {name: np.zeros_like(own) for name, own in self.masters.items()}
         for place, (image, label) in enumerate(zip(images, labels, strict=True)):
-            n = BATCH * (number - 1) + place
+            n = self.sample = BATCH * (number - 1) + place
             x1 = self._map("activations", image, c1.reads.number, n, c1)
             y1 = self._forward(c1, x1)
             x2 = self._map("activations", np.maximum(y1, 0), c2.reads.number, n, c1)
@@ -266,30 +303,31 @@ class Emulation:
         self._round_weights(number)
 
 
-def network_of(path: Any) -> str:
+def network_of(path: Any, second: Table) -> str:
     layers = [
         {**layer, "bias": False} if layer["type"] in ("conv", "fc") else layer for layer in LAYERS
     ]
+    layers[2] = {**layers[2], **second}
     return written(path / "small.toml", {"name": "small", "input": [3, 32, 32], "layers": layers})
 
 
-def keys_of(path: Any, precision: str) -> Table:
+def keys_of(path: Any, precision: str, second: Table) -> Table:
     return {
-        "network": network_of(path),
+        "network": network_of(path, second),
         **{"schedule": "sync", "samples": BATCH * STEPS, "batch": BATCH, "test_samples": 1},
         **{"seed": SEED, "precision": precision, "momentum": float(MOMENTUM)},
         **{"learning_rate": float(RATE), "weight_decay": float(DECAY)},
     }
 
 
-@pytest.mark.parametrize("name", [*FORMS, *BY_LAYER])
-def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+def compare(path: Any, plan_of: Any, trained: Any, name: str, **second: Any) -> None:
+    """Train the network, with other keys of its second layer, by hand and on three boards."""
     if name in BY_LAYER:
         precision, forms = BY_LAYER[name]
     else:
         precision, size, form = FORMS[name]
         forms = dict.fromkeys(("c1", "c2", "f1", "f2"), (size, form, form))
-    plan = plan_of(**keys_of(tmp_path, precision), devices=3, micro_batch=1)
+    plan = plan_of(**keys_of(path, precision, second), devices=3, micro_batch=1)
     data, own = training_data(plan), Emulation(plan, forms)
     order = epoch_order(SEED, 0, data.n_train)
     images = data.normalisation()
@@ -301,3 +339,17 @@ def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> N
     weights = trained(plan).weights
     for layer, expected in own.weights.items():
         assert np.array_equal(weights[layer]["weight"], expected), layer
+
+
+@pytest.mark.parametrize("name", [*FORMS, *BY_LAYER])
+def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+    compare(tmp_path, plan_of, trained, name)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(70, 2), (40, 40), (64, 2)])
+@pytest.mark.parametrize("name", ["mxint8 in eighths", "mxint8 by chance", "fixed point"])
+def test_groups(
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, channels: int, groups: int
+) -> None:
+    """Of 20 input channels and 35 or 32 outputs, or of one of each."""
+    compare(tmp_path, plan_of, trained, name, channels=channels, groups=groups)
