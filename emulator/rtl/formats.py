@@ -29,7 +29,7 @@ none.
 ROUNDING_TAIL = 3
 """Cycles from the last block of weights to its codes in LPRAM."""
 
-_HAVE = "fp32, bf16, fp16, fp8, and formats of blocks, such as mxint8"
+_HAVE = "fp32, bf16, fp16, fp8, fixed point, and formats of blocks, such as mxint8"
 _LEAST_STEP = -22  # of an element: fp32 holds its values under every scale
 
 
@@ -72,12 +72,14 @@ def check_formats(precision: Precision) -> None:
 
 
 def _has_codes(number: NumberFormat) -> bool:
-    """Return whether a code of a format's bits says each of its values, and what is none."""
+    """Return whether a code of a format's bits says each of its values, and what is none; fixed
+    point has no NaN.
+    """
     grid = number.grid
     if isinstance(grid, BlockGrid):
         return grid.element.least_exponent - grid.element.fraction_bits >= _LEAST_STEP
     assert grid is not None
-    beyond = 2 if grid.overflows else 1
+    beyond = 0 if grid.is_fixed_point else 2 if grid.overflows else 1
     return _place(grid) + beyond < 2 ** (number.bits - 1)
 
 

@@ -123,7 +123,8 @@ package formats;
         leading = leading << zeros;
         exponent = 11'(least_exponent) + 11'(field) - 11'(zeros) + 11'(scale);
         below = 11'd1 - exponent;
-        if (scaled ? scale == 8'd255 : place == ones) number_at = 31'h7fc0_0000;
+        // A sign and a fraction alone are fixed point, in which a NaN reads as the largest number.
+        if (scaled ? scale == 8'd255 : place == ones && bits != 6'(fraction_bits) + 6'd1) number_at = 31'h7fc0_0000;
         else if (overflows && place == ((ones >> fraction_bits) << fraction_bits)) number_at = INFINITE;
         else if (place == 32'd0) number_at = 31'd0;
         else if (exponent < 11'sd1) number_at = 31'(leading >> below);

@@ -39,7 +39,10 @@ def plan_of(cut: Cut, precision: str) -> ChainPlan:
 @pytest.mark.parametrize(
     ("cut", "precision"),
     [
-        *((Cut.ICP, precision) for precision in ("bf16", "fp8-e4m3", "mxint8")),
+        *(
+            (Cut.ICP, precision)
+            for precision in ("bf16", "fp8-e4m3", "mxint8", "int8 loss_scale=16")
+        ),
         *(
             pytest.param(Cut.OCP, precision, marks=pytest.mark.exhaustive)
             for precision in ("bf16", "fp8-e4m3")
@@ -68,6 +71,7 @@ DRAWN = [
         "int5@3",
     ),
     *("mxfp4", "mxint8 scale=floor rounding=zero", "bf16 master=bf16 rounding=away"),
+    *("int8", "q4.12 weights=q2.14 errors=q1.15 master=q2.14 loss_scale=16"),
 ]
 """Blocks of three are cut almost everywhere."""
 
@@ -160,8 +164,8 @@ def test_rows_are_rounded_once() -> None:
         ("bf16 states=bf16", "RTL keeps states in fp32; leave out `states`"),
         ("bf16 accumulate=bf16", "RTL accumulates in fp32; leave out `accumulate`"),
         (
-            "q2.14",
-            "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks",
+            "e5m9@16",
+            "RTL has no e5m9@16 for activations; it has fp32, bf16, fp16, fp8, fixed point, and",
         ),
         (
             "mxfp8 master=bf16",
