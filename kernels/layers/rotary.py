@@ -43,29 +43,31 @@ def rotate(
     parts: int,
     rotated: int,
     interleaved: bool,
+    size: int | None = None,
 ) -> None:
     """Write `x` with its pairs turned to `y`, both (n, rows, columns, channels), in place; `y` may
     be `x`.
 
     The channels are groups of `parts` parts, the first `rotated` of which are turned; the others
-    stay. Raise ValueError where shapes do not fit.
+    stay. A part has `size` channels, by default those of its pairs; what is behind these stays.
+    Raise ValueError where shapes do not fit.
     """
     same_shape(x, y, "inputs and outputs")
     if cosines.ndim != 2 or cosines.shape != sines.shape or len(cosines) != x.shape[1]:
         raise ValueError(
             f"cosines {cosines.shape} and sines {sines.shape}: both should be ({x.shape[1]}, pairs)"
         )
-    if not cosines.size or x.shape[3] % (2 * cosines.shape[1] * parts):
-        raise ValueError(
-            f"{x.shape[3]} channels are no groups of {parts} parts of {2 * cosines.shape[1]}"
-        )
-    tables = dense(cosines.reshape(-1), "cosines"), dense(sines.reshape(-1), "sines")
     pairs = cosines.shape[1]
+    size = 2 * pairs if size is None else size
+    if not cosines.size or size < 2 * pairs or x.shape[3] % (size * parts):
+        raise ValueError(f"{x.shape[3]} channels are no groups of {parts} parts of {size}")
+    tables = dense(cosines.reshape(-1), "cosines"), dense(sines.reshape(-1), "sines")
     _rotate(
         *source(x, "x"),
         *target(y, "y"),
         *tables,
         pairs,
+        int(size),
         int(parts),
         int(rotated),
         bool(interleaved),
@@ -119,22 +121,25 @@ def _rotate(
     cosines: Any,
     sines: Any,
     pairs: Any,
+    part_size: Any,
     parts: Any,
     rotated: Any,
     interleaved: Any,
 ) -> None:
     n, rows, columns, channels, pitch = extent
     here, there = np.empty(pairs, np.float32), np.empty(pairs, np.float32)  # so that y may be x
-    size, count = np.uint64(2 * pairs), np.uint64(pairs)
+    size, count, both = np.uint64(part_size), np.uint64(pairs), np.uint64(2 * pairs)
     for pixel in range(n * rows * columns):
         at, to = np.uint64(pixel * pitch), np.uint64(pixel * y_extent[4])
         turn = np.uint64(pixel // columns % rows * pairs)
-        for part in range(channels // (2 * pairs)):
+        for part in range(channels // part_size):
             first = np.uint64(part) * size
-            if part % parts >= rotated:
-                for c in range(size):
-                    y[to + first + c] = x[at + first + c]
-            elif interleaved:
+            turns_it = part % parts < rotated
+            for c in range(both if turns_it else np.uint64(0), size):
+                y[to + first + c] = x[at + first + c]
+            if not turns_it:
+                continue
+            if interleaved:
                 _load(x, at + first, np.uint64(2), np.uint64(1), here, there)
                 _store(here, there, cosines, sines, turn, y, to + first, np.uint64(2), np.uint64(1))
             else:

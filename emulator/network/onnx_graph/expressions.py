@@ -24,10 +24,10 @@ from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
     (
-        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Div Equal Exp Expand Flatten Gather"
+        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Cos Div Equal Exp Expand Flatten Gather"
         " Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or"
         " Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd"
-        " ReduceSum ReduceSumSquare Reshape Sigmoid Slice Softplus Split Sqrt Squeeze Sub Sum Tanh"
+        " ReduceSum ReduceSumSquare Reshape Sigmoid Sin Slice Softplus Split Sqrt Squeeze Sub Sum Tanh"
         " Tile Transpose Trilu Unsqueeze Where"
     ).split()
 )

@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from ..onnx_graph import OnnxGraph, OnnxNode, Step, Value, Walk
 from ..operations.attention import Attention
 from ..operations.conv import Conv
+from ..operations.rotary import Rotary
 from .heads import MOVES, Heads, heads_of, moved, plain, sizes_of
+from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
 
 GROUPED = (
     "shares queries among heads, or keys and values among unequal groups of heads; only equal"
@@ -148,6 +150,7 @@ def _is_linear(layer: Step) -> bool:
 
 
 _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
+_OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
 _OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where"})
 _SCALES = frozenset({"Mul", "Div"})
 
@@ -171,6 +174,7 @@ class _Scores:
     node: OnnxNode | None = None
     dropout: float = 0.0
     nan: bool = False
+    turn: Turn | None = None
 
 
 class Attentions:
@@ -180,7 +184,7 @@ class Attentions:
         self._walk = walk
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._constants = _constants(graph)
-        self._values: dict[str, Heads | _Scores] = {}
+        self._values: dict[str, Heads | Mixed | _Scores] = {}
         self._sequences: dict[str, list[Heads]] = {}
         self._nodes: set[int] = set()
         for node in graph.nodes if walk.attends else ():
@@ -227,13 +231,10 @@ class Attentions:
         """Yield the nodes by which queries, keys or values come from what layers make."""
         for name in names:
             nodes, begin = self._back(name, MOVES | _SCALES)
+            yield from nodes
             node = self._makers.get(begin)
             if node is not None and self._turns(node):
-                raise node.refusal(
-                    "turns queries or keys by their places (rotary embedding, RoPE), which is not"
-                    " taken from ONNX files; a network's TOML file has `rotary`"
-                )
-            yield from nodes
+                yield from self._turning(node)
 
     def _turns(self, node: OnnxNode) -> bool:
         """Return whether a node adds or joins products with numbers of the file, as rotary
@@ -242,10 +243,24 @@ class Attentions:
         taken = [self._makers.get(name) for name in node.inputs if name not in self._constants]
         operators = {"" if maker is None else maker.operator for maker in taken}
         if node.operator == "RotaryEmbedding":
-            return True
+            raise node.refusal("is an operator of its own; export the model for version 20 of ONNX")
         if node.operator in ("Add", "Sub") and len(taken) == 2:
             return operators == {"Mul"}
-        return node.operator == "Concat" and bool(operators & {"Add", "Sub", "Mul", "Slice", "Neg"})
+        return node.operator == "Concat" and operators <= MOVES | _OF_TURNS
+
+    def _turning(self, last: OnnxNode) -> list[OnnxNode]:
+        """Return the nodes that turn queries or keys, from the views of what layers make on."""
+        nodes, todo = {id(last): last}, [last]
+        while todo:
+            for name in todo.pop().inputs:
+                maker = self._makers.get(name)
+                if maker is None or name in self._constants or id(maker) in nodes:
+                    continue
+                both = maker.operator not in ("Add", "Sub") or not {*maker.inputs} & self._constants
+                if maker.operator in MOVES | _OF_TURNS and both:
+                    nodes[id(maker)] = maker
+                    todo.append(maker)
+        return [*nodes.values()]
 
     def takes(self, node: OnnxNode) -> bool:
         """Return whether a node belongs to attention."""
@@ -260,8 +275,9 @@ class Attentions:
             InputError: it does what `attention` does not.
         """
         taken = [self._values[name] for name in node.inputs if name in self._values]
-        if node.operator == "Shape" and isinstance(taken[0], Heads):
-            self._walk.name(node, sizes_of(self._walk, node, taken[0]))
+        if node.operator == "Shape" and not isinstance(taken[0], _Scores):
+            own = taken[0].heads if isinstance(taken[0], Mixed) else taken[0]
+            self._walk.name(node, sizes_of(self._walk, node, own))
         elif node.operator == "Attention":
             self._operator(node)
         elif any(isinstance(value, _Scores) for value in taken):
@@ -269,43 +285,93 @@ class Attentions:
         elif node.operator == "MatMul":
             if len(taken) < 2 and id(node) not in self._nodes:
                 raise node.refusal(_ELSEWHERE)
-            q, k = (self._heads(node, place) for place in range(2))
-            factor = q.factor * k.factor
-            self._values[node.outputs[0]] = _Scores(
-                q, dataclasses.replace(k, places=k.places.swapaxes(-1, -2)), factor
-            )
+            k = self._heads(node, 1)
+            if isinstance(k, Heads):
+                k = dataclasses.replace(k, places=k.places.swapaxes(-1, -2))
+            else:
+                k = k.swapped()
+            self._values[node.outputs[0]] = self._scores(node, self._heads(node, 0), k)
+        elif node.operator in ("Add", "Sub", "Neg", "Concat") or (
+            node.operator in _SCALES and not self._is_number(node)
+        ):
+            self._values[node.outputs[0]] = self._turned(node)
         elif node.operator in _SCALES:
             place = next(
                 (n for n, name in enumerate(node.inputs) if name not in self._walk.constants), 0
             )
-            heads = self._heads(node, place)
-            self._values[node.outputs[0]] = dataclasses.replace(
-                heads, factor=heads.factor * self._scale(node)
+            heads, factor = self._heads(node, place), self._scale(node)
+            self._values[node.outputs[0]] = (
+                heads.times(np.array(factor))
+                if isinstance(heads, Mixed)
+                else dataclasses.replace(heads, factor=heads.factor * factor)
             )
         elif node.operator == "SequenceAt" and node.inputs[0] in self._sequences:
             index = int(self._array(node, 1).item())
             self._name(node, node.outputs[0], self._sequences[node.inputs[0]][index])
         elif node.operator == "SplitToSequence":
-            self._sequences[node.outputs[0]] = moved(self._walk, node, self._heads(node, 0))
+            self._sequences[node.outputs[0]] = self._moved(node)
         elif node.operator in MOVES:
-            heads = self._heads(node, 0)
-            for name, made in zip(node.outputs, moved(self._walk, node, heads), strict=False):
+            for name, made in zip(node.outputs, self._moved(node), strict=False):
                 self._name(node, name, made)
         else:
             raise node.refusal(_ELSEWHERE)
 
-    def _name(self, node: OnnxNode, name: str, heads: Heads) -> None:
+    def _moved(self, node: OnnxNode) -> Sequence[Heads | Mixed]:
+        """Return what a view makes."""
+        heads = self._heads(node, 0)
+        is_mixed = isinstance(heads, Mixed)
+        return viewed(self._walk, node, heads) if is_mixed else moved(self._walk, node, heads)
+
+    def _is_number(self, node: OnnxNode) -> bool:
+        """Return whether a node multiplies or divides by one number, or by no constant."""
+        sizes = []
+        for name in node.inputs:
+            known = self._walk.constants.get(name)
+            if known is not None:
+                sizes.append(known.extents is None and math.prod(known.shape) == 1)
+        return all(sizes)
+
+    def _turned(self, node: OnnxNode) -> Mixed:
+        """Return what a node of rotary embeddings makes.
+
+        Raises:
+            InputError: it is part of something else.
+        """
+        if node.operator in _SCALES:
+            place = next(n for n, name in enumerate(node.inputs) if name in self._walk.constants)
+            if node.operator == "Div":
+                raise node.refusal(OTHER_TURNS)
+            return Mixed.of(self._heads(node, 1 - place)).times(self._array(node, place))
+        values = [Mixed.of(self._heads(node, place)) for place in range(len(node.inputs))]
+        if node.operator == "Neg":
+            return values[0].times(np.array(-1.0))
+        if node.operator == "Concat":
+            return joined(node, values, node.integer("axis", 1))
+        one, other = values
+        return added(node, one, other.times(np.array(-1.0)) if node.operator == "Sub" else other)
+
+    def _scores(self, node: OnnxNode, q: Heads | Mixed, k: Heads | Mixed) -> _Scores:
+        """Return the products of queries and keys (…, rows, values), turned alike or not."""
+        (q, turn), (k, other) = (
+            unturned(node, own) if isinstance(own, Mixed) else (own, None) for own in (q, k)
+        )
+        if turn != other:
+            raise node.refusal(OTHER_TURNS)
+        return _Scores(q, k, q.factor * k.factor, turn=turn)
+
+    def _name(self, node: OnnxNode, name: str, heads: Heads | Mixed) -> None:
         """Record a value under its name: as a sequence, where it is the result of attention in
         order again.
         """
         step = self._walk.step_of(Value(heads.step))
-        value = plain(self._walk, heads) if step is not None and step.kind is Attention else None
+        is_made = isinstance(heads, Heads) and step is not None and step.kind is Attention
+        value = plain(self._walk, heads) if is_made else None
         if value is None:
             self._values[name] = heads
         else:
             self._walk.name(node, value, node.outputs.index(name))
 
-    def _heads(self, node: OnnxNode, place: int) -> Heads:
+    def _heads(self, node: OnnxNode, place: int) -> Heads | Mixed:
         known = self._values.get(node.inputs[place]) if place < len(node.inputs) else None
         if isinstance(known, _Scores):
             raise node.refusal(_ELSEWHERE)
@@ -331,10 +397,7 @@ class Attentions:
         )
         array = None if place is None else self._array(node, place)
         if array is None or array.size != 1 or (node.operator == "Div" and place == 0):
-            raise node.refusal(
-                "multiplies queries or keys by other than one number, as rotary embeddings (RoPE)"
-                " do; that is not supported"
-            )
+            raise node.refusal("multiplies queries, keys or scores by other than one number")
         number = float(array.reshape(-1)[0])
         return number if node.operator == "Mul" else 1 / number
 
@@ -402,7 +465,7 @@ class Attentions:
                 raise node.refusal(f"takes {what}, its input {place + 1}, which is not supported")
         if node.number("softcap", 0.0) or any(node.outputs[1:]):
             raise node.refusal("caps scores, or has more results than one, which is not supported")
-        q, k, v = (self._heads(node, place) for place in range(3))
+        q, k, v = (self._plain(node, place) for place in range(3))
         flat = q.places.ndim == 3
         if flat:
             counts = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
@@ -436,7 +499,17 @@ class Attentions:
     def _close(self, node: OnnxNode, scores: _Scores) -> None:
         if scores.node is None or scores.nan or node.inputs[1] in self._walk.constants:
             raise node.refusal(_ELSEWHERE)
-        self._name(node, node.outputs[0], self._attention(node, scores, self._heads(node, 1)))
+        self._name(node, node.outputs[0], self._attention(node, scores, self._plain(node, 1)))
+
+    def _plain(self, node: OnnxNode, place: int) -> Heads:
+        """Return values, which are not turned."""
+        heads = self._heads(node, place)
+        if isinstance(heads, Heads):
+            return heads
+        made, turn = unturned(node, heads)
+        if turn is not None:
+            raise node.refusal(OTHER_TURNS)
+        return made
 
     def _attention(self, node: OnnxNode, scores: _Scores, v: Heads) -> Heads:
         """Add the step of attention; return its results as they stand after the product with
@@ -474,6 +547,11 @@ class Attentions:
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
         grouped = {"kv_heads": groups} if groups < heads else {}
+        if scores.turn is not None:
+            turned, base, interleaved = scores.turn
+            part = {"turned": turned} if turned < size else {}
+            own = {"heads": heads, **grouped, "base": base, "interleaved": interleaved, **part}
+            value = self._walk.step(scores.node, Rotary, own, value, axes=value.axes)
         keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         whole = (

@@ -355,7 +355,7 @@ def _by_constant(walk: Walk, node: OnnxNode) -> Value:
     place = next(n for n, name in enumerate(node.inputs) if name not in walk.constants)
     value, number = walk.with_number(node)
     constant = walk.constants[node.inputs[1 - place]]
-    if number is not None and not constant.roots:
+    if number is not None and (constant.shape == () or not constant.roots):
         return scaled(walk, node, place, number)
     made = by_channel(walk, node, Scale, value, constant)
     if made is None:

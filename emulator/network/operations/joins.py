@@ -126,7 +126,7 @@ class Add(SfuOperation):
         [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         _, number = walk.with_number(node)
-        if number is not None and not bias.roots:
+        if number is not None and (bias.shape == () or not bias.roots):
             return scaled(walk, node, place, 1.0, number)
         matmul = walk.step_of(value)
         if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:

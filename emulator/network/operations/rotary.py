@@ -12,6 +12,7 @@ import numpy as np
 
 from ....kernels.layers.rotary import rotate, turns
 from ...common import Channels, PositiveFinite
+from ..onnx_nodes import Export, Form
 from ..operation import SfuStep
 from ..shape import Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
@@ -27,13 +28,15 @@ class Rotary(RowOperation):
 
     It takes channels head by head, as attention does; values stay. Pair i of a head's e channels is
     (i, i + e / 2), as in Llama; where `interleaved`, it is (2 i, 2 i + 1). Its angle in row t is
-    t * base ^ (-2 i / e).
+    t * base ^ (-2 i / e). Of a head's channels only the first `turned` may be, as in GPT-NeoX; then
+    e is their number.
     """
 
     heads: Channels
     kv_heads: Channels | None = None
     base: PositiveFinite = 10000.0
     interleaved: bool = False
+    turned: Channels | None = None
 
     type = "rotary"
     torch_form = "rows"
@@ -43,8 +46,9 @@ class Rotary(RowOperation):
         import torch
 
         interleaved, (parts, rotated), size = self.interleaved, self.parts, self.size(shape)
+        count = self.turned or size
         # Of a row, the same for all groups and parts.
-        tables = [table[:, None, None] for table in turns(shape[1], size, self.base)]
+        tables = [table[:, None, None] for table in turns(shape[1], count, self.base)]
 
         class Turned(nn.Module):
             def __init__(self) -> None:
@@ -54,12 +58,13 @@ class Rotary(RowOperation):
 
             def forward(self, x: Any) -> Any:
                 whole = x.unflatten(2, (-1, parts, size))
-                turned = whole[:, :, :, :rotated]
+                turned = whole[:, :, :, :rotated, :count]
                 # Pairs on an axis of their own: (i, i + size / 2), or (2 i, 2 i + 1).
                 axis, sizes = (-1, (-1, 2)) if interleaved else (-2, (2, -1))
                 a, b = turned.unflatten(-1, sizes).unbind(axis)
                 pairs = a * self.cosines - b * self.sines, b * self.cosines + a * self.sines
                 made = torch.stack(pairs, axis).flatten(-2)
+                made = torch.cat([made, whole[:, :, :, :rotated, count:]], 4)
                 return torch.cat([made, whole[:, :, :, rotated:]], 3).flatten(2)
 
         return Turned()
@@ -87,7 +92,57 @@ class Rotary(RowOperation):
         check_heads(
             self.heads, self.groups, shape, 2 * self.parts[0] * self.groups, "heads of pairs"
         )
+        if self.turned is not None and (self.turned % 2 or self.turned > self.size(shape)):
+            raise ValueError(
+                f"`turned` = {self.turned}: should be an even number of a head's {self.size(shape)}"
+                " channels"
+            )
         return shape
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; by products and sums, as Llama's code does."""
+        nodes, name, (channels, rows, _) = out.nodes, out.name, out.reads[0].shape
+        (parts, rotated), size = self.parts, self.size(out.reads[0].shape)
+        count = self.turned or size
+
+        def cut(x: str, what: str, axis: int, first: int, last: int, step: int = 1) -> str:
+            bounds = [(first, "first"), (last, "last"), (axis, "axis"), (step, "step")]
+            own = [nodes.numbers(f"{name}.{what}.{key}", number) for number, key in bounds]
+            return nodes.add("Slice", [x, *own], f"{name}/{what}")
+
+        def product(x: str, table: str, what: str) -> str:
+            return nodes.add("Mul", [x, table], f"{name}/{what}")
+
+        tables = []
+        for key, own in zip(("cosines", "sines"), turns(rows, count, self.base), strict=True):
+            tables.append(nodes.array(f"{name}.{key}", own[:, None, None]))
+        cosines, sines = tables
+        sizes = nodes.numbers(f"{name}.parts", 0, rows, self.groups, parts, size)
+        whole = nodes.add("Reshape", [nodes.steps(out.x, f"{name}/steps"), sizes], f"{name}/parts")
+        heads = cut(whole, "heads", 3, 0, rotated)
+        if self.interleaved:
+            a, b = (cut(heads, what, 4, n, count, 2) for n, what in enumerate("ab"))
+        else:
+            a, b = cut(heads, "a", 4, 0, count // 2), cut(heads, "b", 4, count // 2, count)
+        made = [
+            nodes.add("Sub", [product(a, cosines, "ac"), product(b, sines, "bs")], f"{name}/less"),
+            nodes.add("Add", [product(b, cosines, "bc"), product(a, sines, "as")], f"{name}/more"),
+        ]
+        if self.interleaved:
+            last = nodes.numbers(f"{name}.last", -1)
+            made = [nodes.add("Unsqueeze", [own, last], f"{own}/pair") for own in made]
+        turned = nodes.add("Concat", made, f"{name}/pairs", axis=-1)
+        if self.interleaved:
+            sizes = nodes.numbers(f"{name}.turned", 0, rows, self.groups, rotated, count)
+            turned = nodes.add("Reshape", [turned, sizes], f"{name}/turned")
+        if count < size:
+            rest = cut(heads, "rest", 4, count, size)
+            turned = nodes.add("Concat", [turned, rest], f"{name}/whole", axis=-1)
+        values = cut(whole, "values", 3, rotated, parts)
+        both = nodes.add("Concat", [turned, values], f"{name}/both", axis=3)
+        shape = nodes.numbers(f"{name}.shape", 0, rows, channels)
+        nodes.add("Reshape", [both, shape], out.result)
+        nodes.name(out.makes, out.result, Form.STEPS)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
@@ -101,7 +156,9 @@ class RotaryUnit(Unit):
 
     def __init__(self, rotary: Rotary, step: SfuStep, site: Site) -> None:
         super().__init__(site)
-        self._cosines, self._sines = turns(step.input[1], rotary.size(step.input), rotary.base)
+        self._size = rotary.size(step.input)
+        count = rotary.turned or self._size
+        self._cosines, self._sines = turns(step.input[1], count, rotary.base)
         self._parts, self._interleaved = rotary.parts, rotary.interleaved
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
@@ -127,4 +184,5 @@ class RotaryUnit(Unit):
             parts=parts,
             rotated=rotated,
             interleaved=self._interleaved,
+            size=self._size,
         )

@@ -249,7 +249,6 @@ REFUSED: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
             {"type": "conv", "name": "k", "channels": 2, "kernel": [3, 1], "pad": [1, 0]},
         ],
     ),
-    "mine has rotary (qkv)": ([5, 7, 1], [conv(12, "qkv"), {"type": "rotary", "heads": 2}]),
     "mine has batch-norm on rows, channels (a)": (
         [5, 7, 1],
         [{"type": "gru", "name": "a", "units": 4}, {"type": "batch-norm"}],

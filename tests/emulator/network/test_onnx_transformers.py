@@ -276,7 +276,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         if self.kind == "shared":
             k, v = (part[:, [0, 0, 1]] for part in (k, v))
         if self.kind == "turned":
-            angles = torch.outer(torch.arange(TOKENS).float(), torch.tensor([1.0, 0.1])).repeat(
+            angles = torch.outer(torch.arange(TOKENS).float() + 1, torch.tensor([1.0, 0.1])).repeat(
                 1, 2
             )
             q, k = (
@@ -298,7 +298,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 REFUSED = {
     "cross": "cross-attention",
     "shared": "only equal groups (grouped queries, GQA) are supported",
-    "turned": "(rotary embedding, RoPE), which is not taken from ONNX files",
+    "turned": "turns queries or keys by other angles than those of rotary embeddings (RoPE)",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
     "scaled": (

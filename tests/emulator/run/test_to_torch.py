@@ -27,7 +27,7 @@ ROTARY = gpt(24, 1, 4, 8, "rms-norm", kv_heads=2)
 TURNED = of_table(
     "turned",
     *(11, 16, {"type": "positions", "name": "x"}, conv(48, "qkv")),
-    {"type": "rotary", "heads": 2, "interleaved": True, "base": 100.0},
+    {"type": "rotary", "heads": 2, "interleaved": True, "base": 100.0, "turned": 6},
     *({"type": "attention", "heads": 2}, conv(16, "mixed")),
     *({"type": "gelu", "name": "y"}, {"type": "add", "from": ["y", "x"]}, {"type": "layer-norm"}),
     steps=6,

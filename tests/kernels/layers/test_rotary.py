@@ -76,6 +76,18 @@ def test_order_in_place_and_in_wider_maps() -> None:
     assert wide[..., 1:37].tobytes() == y.tobytes() and (wide[..., [0, 37, 38, 39]] == 7).all()
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_channels_behind_those_that_are_turned_stay(interleaved: bool) -> None:
+    x, y = drawn(3, 2, 3, 10), np.empty((SAMPLES, ROWS, 1, 60), F)
+    keys = {"parts": 3, "rotated": 2, "interleaved": interleaved}
+    rotate(x, y, *turns(ROWS, 6, BASE), **keys, size=10)  # type: ignore[arg-type]
+    own, made = (maps.reshape(SAMPLES, ROWS, 1, 2, 3, 10) for maps in (x, y))
+    assert made[..., 6:].tobytes() == own[..., 6:].tobytes()
+    front = np.ascontiguousarray(own[..., :6]).reshape(SAMPLES, ROWS, 1, 36)
+    alone = turned(front, 6, 3, 2, interleaved=interleaved)
+    assert np.ascontiguousarray(made[..., :6]).tobytes() == alone.tobytes()
+
+
 def test_scores_depend_on_distances_alone() -> None:
     """The product of two turned rows of the same numbers is that of other rows as far apart."""
     x = drawn(4, 1, 3, 8)[:, :1].repeat(ROWS, axis=1)
