@@ -118,7 +118,15 @@ KEPT = {
     **dict.fromkeys(
         ("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1
     ),
-    **{"group-norm": 1, "multiply": 2, "scale": 1, "tanh": 1, "shift": 0, "affine": 0},
+    **{
+        "group-norm": 1,
+        "multiply": 2,
+        "scale": 1,
+        "tanh": 1,
+        "shift": 0,
+        "affine": 0,
+        "upsample": 0,
+    },
     **dict.fromkeys(
         ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0
     ),
@@ -154,6 +162,8 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
         unit["from"] = ["first", "images"]
     if kind.endswith("pool") and kind != "global-average-pool":
         unit |= {"kernel": 2}
+    if kind == "upsample":
+        unit["scale"] = 2
     if kind == "dropout":
         unit["rate"] = 0.5
     if kind == "group-norm":

@@ -141,6 +141,8 @@ class Window(NamedTuple):
     waits_for_all: bool = False
     backwards: bool = False
     whole: bool = False
+    scale: int = 1
+    linear: bool = False
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
@@ -157,6 +159,10 @@ class Window(NamedTuple):
             operation["type"] in ("last-step", "first-step") and not axis
         ):
             kernel = stride = inputs
+        elif operation["type"] == "upsample":
+            scale = pair(operation["scale"])[axis]
+            linear = operation.get("mode") == "bilinear"
+            return cls(1, 1, 0, inputs, inputs * scale, scale=scale, linear=linear)
         waits_for_all = operation.get("bidirectional", False)
         if operation["type"] == "attention":
             waits_for_all = not operation.get("causal", False)
@@ -166,8 +172,17 @@ class Window(NamedTuple):
         )
         return cls(kernel, stride, pad, inputs, outputs, waits_for_all or whole, whole=whole)
 
+    def near(self, row: int) -> list[int]:
+        """The input rows that a row of larger maps lies between."""
+        if not self.linear:
+            return [row // self.scale]
+        at = int(max(0.0, (row + 0.5) / self.scale - 0.5))
+        return [at, min(at + 1, self.inputs - 1)]
+
     def last_input(self, row: int) -> int:
         """The last input row that an output row waits for; the last output row waits for all."""
+        if self.scale > 1:
+            return max(self.near(row))
         last = row * self.stride - self.pad + self.kernel - 1
         return (
             self.inputs - 1
@@ -179,6 +194,8 @@ class Window(NamedTuple):
         """The last row of output errors that an input row's errors wait for."""
         if self.whole:
             return self.outputs - 1
+        if self.scale > 1 and not self.backwards:
+            return max(out for out in range(self.outputs) if row in self.near(out))
         if self.backwards:
             waiting = (
                 out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row

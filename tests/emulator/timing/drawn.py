@@ -105,6 +105,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         *("scale", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
+    kinds += ["upsample"] if max(shape[1:]) <= 4 else []
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
     kinds += ["multiply"] if alike else []
     kind = draw(
@@ -117,6 +118,11 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         return add(
             kind, [*others, last], [sum(maps[name][0] for name in [*others, last]), *shape[1:]]
         )
+    if kind == "upsample":
+        scale = [draw(st.integers(1, 3)) for _ in range(2)]
+        larger = [side * by for side, by in zip(shape[1:], scale, strict=True)]
+        mode = draw(st.sampled_from(["nearest", "bilinear"]))
+        return add(kind, last, [shape[0], *larger], scale=scale, mode=mode)
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
     if kind == "group-norm":
