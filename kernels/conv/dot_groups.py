@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..jit import Floats
-from .dots import DotConvolution
+from .dots import DotConvolution, Rounded
 from .grouped import Grouped
 
 
@@ -43,6 +43,14 @@ class DotGrouped(Grouped):
         """See `DotConvolution`."""
         inputs: Floats = self._whole.inputs_at(frame, place)
         return inputs
+
+    def gradients(
+        self, packed_gradient: Floats, frame: Floats, dy: Floats, rounded: Rounded, *, fresh: bool
+    ) -> None:
+        """See `DotConvolution`."""
+        for place in range(self.places):
+            x = rounded(place, self.inputs_at(frame, place))
+            self.gradient_at(packed_gradient, place, x, dy, fresh=fresh)
 
     def gradient_at(
         self, packed_gradient: Floats, place: int, x: Floats, dy: Floats, *, fresh: bool

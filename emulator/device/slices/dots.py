@@ -182,7 +182,8 @@ class DotSlice(ConvSlice):
         if not precision.turns:
             super()._turn()
         elif self._turned is not None:
-            if self._weight_formats.has_blocks("weights", self._number, dots.block):
+            lie_in_blocks = self._weight_formats.has_blocks("weights", self._number, dots.block)
+            if isinstance(dots, DotConvolution) and lie_in_blocks:
                 turned = self._turned.newest
                 dots.turn(self._weight.trained, turned)
                 parts = ((part, part) for part in dots.turned_blocks(turned))
