@@ -1,4 +1,4 @@
-from .emulator.api import plan, rate_range, register, simulate, sweep, train
+from .emulator.api import plan, rate_range, register, simulate, study, sweep, train
 from .emulator.calibrate import (
     BoardCalibration,
     CollectiveCalibration,
@@ -28,7 +28,7 @@ from .emulator.run import (
 )
 from .emulator.run.steady_state import steady_state
 from .emulator.schedule import Schedule
-from .emulator.studies import Retiming
+from .emulator.studies import Retiming, Study
 from .emulator.studies.sweep import SweepResult
 
 __version__: str
@@ -56,6 +56,7 @@ __all__ = [
     "SeedRuns",
     "Simulation",
     "SteadyState",
+    "Study",
     "SweepResult",
     "TorchNetwork",
     "__version__",
@@ -80,6 +81,7 @@ __all__ = [
     "retime",
     "simulate",
     "steady_state",
+    "study",
     "sweep",
     "train",
 ]

@@ -65,8 +65,11 @@ from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
 from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
+_LISTED_KEYS = "resize", "crop", "mean", "std", "augment", "new_layers", "freeze", "class_weights"
+
 if TYPE_CHECKING:
     from .config import Config
+    from .studies import Study
     from .studies.sweep import SweepResult
 
 
@@ -199,6 +202,66 @@ def sweep(
         pareto=(pareto,) if isinstance(pareto, str) else tuple(pareto),
         seeks=seeks,
     )
+
+
+@typed
+def study(
+    network: AnyNetwork | Iterable[AnyNetwork] = "quick-cifar",
+    cluster: AnyCluster | Iterable[AnyCluster] = "vc709",
+    *,
+    seeds: int = 3,
+    data: AnyData = None,
+    changes: Mapping[str, object] | None = None,
+    jobs: int | None = None,
+    csv: str | os.PathLike[str] | None = None,
+    restart: bool = False,
+    **settings: Any,
+) -> Study:
+    """Train all combinations of values, each with some seeds; return rows, means and standard
+    errors.
+
+    Every argument that describes a run may be one value or several. A run that fails is a row whose
+    `error` says why. What is returned does not depend on the number of processes.
+
+    Args:
+        network: the network or networks to train.
+        cluster: the cluster or clusters to run on.
+        seeds: number of seeds of each combination, from `seed` on.
+        data: as for `train`, the same of all runs; or several values of the configuration key
+            `data`.
+        changes: changed values of any keys of the run or its cluster, one or several each.
+        jobs: number of processes; by default one for each core.
+        csv: a file for the rows; runs that it holds are not trained again.
+        restart: whether to start that file over.
+        **settings: further keys of the configuration, such as schedule=["sync", "1f1b-as"],
+            precision=["fp32", "bf16"].
+
+    Raises:
+        InputError: a key is unknown, a value is out of range, or the file is that of another study.
+    """
+    from .studies import run_study, study_keys
+
+    if jobs is not None and jobs < 1:
+        raise InputError(f"`jobs` = {jobs}: should be a number, at least 1")
+    values = {"network": network, "cluster": cluster, **settings, **(changes or {})}
+    own = {key: values.pop(key) for key in ("seed",) if key in values}
+    # Of these keys a list is one value, unless it is one of lists.
+    listed = {key: value for key, value in values.items() if key in _LISTED_KEYS}
+    for key, value in listed.items():
+        own[key] = values.pop(key)
+        if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+            raise InputError(f"`{key}`: has several values; a study takes one of it")
+    where, loaded = (None, None) if _is_names(data) else data_of_call(data, own)
+    if loaded is None and data is not None:
+        values["data"] = data if where is None else where
+    check_files({key: value for key, value in values.items() if key in study_keys()}, csv=csv)
+    path = None if csv is None else pathlib.Path(csv)
+    how: dict[str, Any] = {"jobs": jobs, "csv": path, "restart": restart, "blame": "study"}
+    return run_study(values, seeds, own, data=loaded, **how)
+
+
+def _is_names(data: object) -> bool:
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(n, str) for n in data)
 
 
 @typed

@@ -94,6 +94,7 @@ def info(where: str, **flags: Any) -> Answer:
 
 
 def _own_answer(dataset: Dataset) -> Answer:
+
     labels, steps = dataset.train_labels, dataset.shape[1]
     numbers = labels.dtype.kind == "f"
     shape = " x ".join(map(str, labels.shape[1:])) or "one"

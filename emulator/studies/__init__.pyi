@@ -23,6 +23,7 @@ from .topology import (
     other_topologies,
     section,
 )
+from .trained import Study, Trained, run_study, study_keys
 from .what_if import Compared, WhatIf, compare_runs, parse_what_if
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "Outcome",
     "Ports",
     "Retiming",
+    "Study",
     "Topology",
+    "Trained",
     "WhatIf",
     "Workload",
     "chain_topology",
@@ -58,8 +61,10 @@ __all__ = [
     "other_topologies",
     "parse_what_if",
     "retime",
+    "run_study",
     "search_formats",
     "section",
+    "study_keys",
     "train_formats",
     "whole_layers",
 ]

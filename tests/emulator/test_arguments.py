@@ -150,6 +150,12 @@ def test_any_argument(
             "progress": "none",
         },
         "simulate": {"samples": 12},
+        "study": {
+            "network": objects["network"],
+            "data": objects["data"],
+            "batch": 6,
+            **{"seeds": 1, "jobs": 1},
+        },
         "sweep": {"jobs": 1},
     }.get(name, {})
     for place, parameter in parameters.items():

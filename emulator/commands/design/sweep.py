@@ -67,13 +67,18 @@ class SweepCommand(FileCommand):
             formatter, ctx, [param for param in self.get_params(ctx) if param not in keyed], records
         )
 
+    def key_names(self) -> list[str]:
+        """Return the keys that have a flag."""
+        from ...studies.sweep import sweepable_keys
+
+        return sweepable_keys()
+
     @functools.cached_property
     def _keys(self) -> dict[str, click.Option]:
         from ...config import Config, role_of
-        from ...studies.sweep import sweepable_keys
 
         keys = {}
-        for key in sweepable_keys():
+        for key in self.key_names():
             field = Config.model_fields.get(key)
             if key == "network":
                 continue

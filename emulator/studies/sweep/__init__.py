@@ -22,15 +22,27 @@ from .result import (
     knee,
     reaches,
 )
-from .run import Interrupted, Journal, Measured, figures, measure, run_space
+from .run import (
+    INTERNAL,
+    Announce,
+    Interrupted,
+    Journal,
+    Measured,
+    figures,
+    identities,
+    measure,
+    run_space,
+)
 from .search import seeking_values
 from .space import Point, Space, points_of, sweepable_keys
 
 __all__ = [
     "DEVICES",
+    "INTERNAL",
     "OBJECTIVES",
     "REPLICAS",
     "SCHEDULES",
+    "Announce",
     "Choice",
     "Front",
     "Interrupted",
@@ -51,6 +63,7 @@ __all__ = [
     "findings",
     "front_places",
     "front_table",
+    "identities",
     "knee",
     "measure",
     "objectives_of",

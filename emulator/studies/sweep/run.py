@@ -249,8 +249,10 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def identities(points: list[Point], epoch_images: int) -> list[str]:
-    """Return the identity of each point, in their order."""
+def identities(points: Sequence[Point], of_all: object) -> list[str]:
+    """Return the identity of each point, in their order; `of_all` is what else figures depend
+    on, such as the images of an epoch.
+    """
     known: dict[int, str] = {}  # of networks and clusters, which many points share
 
     def digest_of(value: object) -> str:
@@ -262,7 +264,7 @@ def identities(points: list[Point], epoch_images: int) -> list[str]:
         _digest(
             (
                 _emuchain(),
-                epoch_images,
+                of_all,
                 digest_of(point.network),
                 digest_of(point.cluster),
                 _canonical(point.settings),
@@ -459,6 +461,7 @@ class Journal:
         keys: columns of keys and figures.
         points: identities of the sweep's points.
         restart: whether to begin anew, whatever the file holds.
+        kind: the dataclass of a point's figures.
 
     Raises:
         InputError: the file cannot be read or written, or is that of another sweep, or one that
@@ -472,10 +475,11 @@ class Journal:
         points: Sequence[str],
         *,
         restart: bool = False,
+        kind: type[Any] = Measured,
     ) -> None:
         self._path, self._file = path, LineFile(path, "csv", "sweep.csv")
-        self._columns = [*keys, _POINT]
-        self.done: dict[str, Measured] = {}
+        self._columns, self._kind = [*keys, _POINT], kind
+        self.done: dict[str, Any] = {}
         try:
             self._begin(points, restart)
         except BaseException:
@@ -553,7 +557,9 @@ class Journal:
                     f" {_REMEDY}"
                 )
             self.done = {
-                row[_POINT]: _measured(row) for row in rows if not row["error"].startswith(INTERNAL)
+                row[_POINT]: _measured(row, self._kind)
+                for row in rows
+                if not row["error"].startswith(INTERNAL)
             }
         except (ValueError, csv.Error):
             raise InputError(
@@ -583,18 +589,18 @@ def _truth(text: str) -> bool:
 _READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth, "str": str}
 
 
-def _measured(row: dict[str, str]) -> Measured:
+def _measured(row: dict[str, str], kind: type[Any]) -> Any:
     """Return the figures of a row.
 
     Raises:
         ValueError: a cell is not of its column's type.
     """
     figures = {}
-    for name, hint in Measured.__annotations__.items():
+    for name, hint in kind.__annotations__.items():
         if name not in row:
             continue
         try:
             figures[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
         except KeyError:
             raise ValueError(row[name]) from None
-    return Measured(**figures)
+    return kind(**figures)

@@ -58,15 +58,16 @@ class Space:
         values: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
         blame: str = "command line",
+        known: Sequence[str] | None = None,
     ) -> Space:
         """Return the space of keys with a value or several; `network`, `cluster` and `devices` come
-        first.
+        first. Keys are those of a sweep, or those that are `known`.
 
         Raises:
             InputError: a key is unknown, or has no values.
         """
         first = {"network": "quick-cifar", "cluster": "vc709", "devices": None}
-        known = sweepable_keys()
+        known = sweepable_keys() if known is None else known
         for key in values:
             if key not in known:
                 hint = did_you_mean(key, known)
@@ -133,8 +134,10 @@ class Point:
     error: str | None = None
 
 
-def points_of(space: Space, blame: str = "command line") -> list[Point]:
-    """Return the points of a sweep, in order.
+def points_of(
+    space: Space, blame: str = "command line", *, with_weights: bool = False
+) -> list[Point]:
+    """Return the points of a sweep, in order; models of PyTorch lose their weights, or not.
 
     Raises:
         InputError: a network or cluster cannot be loaded, or a value is out of range whatever the
@@ -142,7 +145,7 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
     """
     clusters, networks = (
         _Clusters(blame, space.settings.get("changes") or {}),
-        _Networks(space.settings),
+        _Networks(space.settings, with_weights),
     )
     _check(space, clusters, blame)
     points = []
@@ -165,8 +168,8 @@ def points_of(space: Space, blame: str = "command line") -> list[Point]:
 class _Networks:
     """Networks with another number of time steps where the sweep says one, each made once."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = settings
+    def __init__(self, settings: Mapping[str, Any], with_weights: bool) -> None:
+        self._settings, self._with_weights = settings, with_weights
         self._found: dict[tuple[Any, int | None], Network] = {}
 
     def found(self, value: Any, time_steps: int | None) -> Network:
@@ -179,8 +182,10 @@ class _Networks:
         place = label(value), steps
         if place not in self._found:
             made = value if isinstance(value, Network) else self._made(value, steps)
-            # No point needs weights, and processes get what is here as copies.
-            self._found[place] = made.bare if isinstance(made, TorchNetwork) else made
+            # A steady state needs no weights, and processes get what is here as copies.
+            if isinstance(made, TorchNetwork) and not self._with_weights:
+                made = made.bare
+            self._found[place] = made
         return self._found[place]
 
     def _made(self, value: Any, time_steps: int | None) -> Network:
