@@ -207,6 +207,13 @@ class Config(Model):
             " or `conv4[:30%]` (docs/tasks.md)"
         ),
     )
+    recompute: str = pydantic.Field(
+        "none",
+        description=(
+            "layers whose features B computes again, so that less is kept: their names, `all`, or"
+            " `auto`, as few as make all data fit"
+        ),
+    )
     engines: Literal["split", "shared", "turns"] | None = pydantic.Field(
         None,
         description=(

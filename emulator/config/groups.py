@@ -24,7 +24,7 @@ _TABLES = {
         test_share split_seed text_samples""",
     "training": """epochs patience batch micro_batch optimizer learning_rate momentum beta1 beta2
         epsilon weight_decay clip_norm lr_schedule lr_warm_up label_smoothing loss class_weights""",
-    "chain": "devices schedule warm_up chunks stages cut balancing",
+    "chain": "devices schedule warm_up chunks stages cut recompute balancing",
     "replication": """replicas exchange groups zero compress error_feedback compress_weights
         compress_ratio""",
     "hardware": """cluster changes faults engines transport precision memory rows_at_once padding

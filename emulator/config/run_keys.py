@@ -43,6 +43,7 @@ class TrainKeys(TypedDict, total=False):
     chunks: int | None
     stages: Literal["channels", "layers"]
     cut: Any
+    recompute: str
     engines: Literal["split", "shared", "turns"] | None
     transport: Literal["streamed", "stored", "hidden"] | None
     precision: Any

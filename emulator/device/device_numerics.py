@@ -17,7 +17,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +54,7 @@ from .ends import ImageSource, Labels, SoftmaxHead
 from .formats import SCALED, SKIPPED, MapFormats
 from .memories import Bpram
 from .ports import Maps, Ports, Values
+from .recompute import Recomputed
 from .rules import Rule
 from .sfu import Sfu
 from .slices import ConvSlice, DotSlice, Learnt, Lengths, SliceNumerics
@@ -96,6 +105,11 @@ class DeviceNumerics:
         self._ports: Ports | None = None
         self.lengths: Lengths | None = None
         """Time steps of each sample by its place in the epoch, where they differ."""
+        self._recomputed = Recomputed(slices)
+
+    def recompute(self, layers: Collection[int]) -> None:
+        """Let B compute the features of layers, by index, again."""
+        self._recomputed = Recomputed(self.slices, layers)
 
     def attach(self, ports: Ports) -> None:
         """Take the ports of the device."""
@@ -117,6 +131,14 @@ class DeviceNumerics:
         """Return F as a coroutine; `samples` (n,) are numbers since the start of training, on which
         dropout depends.
         """
+        convolve, activation = self._training(span, version, samples)
+        finish = None if self.head is None else self.head.forward
+        return self._through(span, arrived, convolve, activation, finish, samples)
+
+    def _training(
+        self, span: SampleSpan, version: int, samples: NDArray[np.int64]
+    ) -> tuple[_Convolve, Callable[[Sfu], _Activation]]:
+        """Return what F of a slice does in training, and its SFU."""
         training = Training(span.micro_batch.step, samples, self._lengths(span))
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
@@ -125,8 +147,7 @@ class DeviceNumerics:
         def activation(sfu: Sfu) -> _Activation:
             return functools.partial(sfu.forward, span, version=version, training=training)
 
-        finish = None if self.head is None else self.head.forward
-        return self._through(span, arrived, convolve, activation, finish, samples)
+        return convolve, activation
 
     def taken(self, numerics: SliceNumerics, x: Data) -> Data:
         """Return the activations that a slice takes into its Act-RAM."""
@@ -166,7 +187,8 @@ class DeviceNumerics:
             held = {images: maps}
         else:
             held = {key.number: await values.take(key) for key in streams.arriving}
-        for visit, numerics in zip(streams.visits, self.slices, strict=True):
+        trained = samples is not None
+        for place, (visit, numerics) in enumerate(zip(streams.visits, self.slices, strict=True)):
             layer = visit.part.layer
             x, partial = held[layer.reads.number], None
             for key in visit.passed:
@@ -179,25 +201,13 @@ class DeviceNumerics:
             )  # each slice has the outputs of all units before its own
             if visit.partial is not None and not gathered:
                 partial = await values.take(visit.partial)
-            y = await convolve(numerics, x, partial)
-            if visit.unfinished is None:
-                held[layer.makes.number] = y
-                if not layer.vocabulary_parallel:  # there each slice has added its own biases
-                    assert numerics.sfu is not None
-                    activation(numerics.sfu)(held)
-                # What no later layer reads is let go, and its memory with it.
-                held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
-                if (
-                    not streams.is_chain_end or visit is not streams.visits[-1]
-                ):  # softmax takes what the SFU made
-                    own = () if numerics.makes_rounded else (layer.makes,)
-                    made = {*own, *(step.makes for step in layer.sfu)}
-                    for tensor in (tensor for tensor in layer.hands_on if tensor in made):
-                        held[tensor.number] = self._rounded(
-                            "activations", held[tensor.number], tensor, samples
-                        )
-            elif not gathered:
+            if trained:
+                self._recomputed.keep(span.micro_batch.index, place, held, partial)
+            held, y = await self._visited(place, held, partial, convolve, activation, samples)
+            if visit.unfinished is not None and not gathered:
                 values.put(visit.unfinished, y)
+            if trained:
+                self._recomputed.forget(span.micro_batch.index, place)
         if streams.is_chain_end:
             if finish is not None:
                 finish(span, held[streams.slices[-1].layer.hands_on[0].number])
@@ -205,6 +215,55 @@ class DeviceNumerics:
         for key in streams.leaving:
             values.put(key, held[key.number])
         return values.made
+
+    async def _visited(
+        self,
+        place: int,
+        held: dict[int, Data],
+        partial: Data | None,
+        convolve: _Convolve,
+        activation: Callable[[Sfu], _Activation],
+        samples: NDArray[np.int64] | None,
+    ) -> tuple[dict[int, Data], Data]:
+        """Run a slice on the tensors that are `held`; return those behind it, and its outputs."""
+        streams, numerics = self.streams, self.slices[place]
+        visit = streams.visits[place]
+        layer = visit.part.layer
+        y = await convolve(numerics, held[layer.reads.number], partial)
+        if visit.unfinished is not None:
+            return held, y
+        held[layer.makes.number] = y
+        if not layer.vocabulary_parallel:  # there each slice has added its own biases
+            assert numerics.sfu is not None
+            activation(numerics.sfu)(held)
+        # What no later layer reads is let go, and its memory with it.
+        held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
+        if (
+            not streams.is_chain_end or visit is not streams.visits[-1]
+        ):  # softmax takes what the SFU made
+            own = () if numerics.makes_rounded else (layer.makes,)
+            made = {*own, *(step.makes for step in layer.sfu)}
+            for tensor in (tensor for tensor in layer.hands_on if tensor in made):
+                held[tensor.number] = self._rounded(
+                    "activations", held[tensor.number], tensor, samples
+                )
+        return held, y
+
+    async def _compute_again(
+        self, span: SampleSpan, version: int, samples: NDArray[np.int64]
+    ) -> None:
+        """Compute the features that F let go: the same values from the same weights; nothing is
+        sent, and what is rounded again counts once.
+        """
+        convolve, activation = self._training(span, version, samples)
+        counts = {} if self._formats is None else self._formats.tally.counts()
+        held: dict[int, Data] = {}
+        for place, first, partial in self._recomputed.take(span.micro_batch.index):
+            held, _ = await self._visited(
+                place, first or held, partial, convolve, activation, samples
+            )
+        if self._formats is not None:
+            self._formats.tally.restore(counts)
 
     def _rounded(
         self,
@@ -257,6 +316,9 @@ class DeviceNumerics:
         samples: NDArray[np.int64] | None = None,
     ) -> Maps:
         """Carry out B, the last slice first, of samples with these numbers; return what is sent."""
+        if self._recomputed:
+            assert samples is not None
+            await self._compute_again(span, version, samples)
         streams, values = self.streams, Values(span, arrived, self._ports)
         errors: dict[int, Any] = {}
 

@@ -129,6 +129,11 @@ class Sfu:
             if not place.fixed:
                 place.states.put(span, *state)
 
+    def forget(self, index: int) -> None:
+        """Let go what the forward pass of a micro-batch has kept."""
+        for place in self._places:
+            place.states.discard(index)
+
     def infer(
         self, held: dict[int, Data], version: int, lengths: NDArray[np.int64] | None = None
     ) -> None:

@@ -43,6 +43,7 @@ from .layout import place_on_chip
 from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
 from .plan import ChainPlan, Plan, exchange_times
+from .recompute import check_recompute, recomputing
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .work import check_devices, check_memory
@@ -189,6 +190,7 @@ def _plan_of(
         check_devices(data_parallel.replicas, devices, key)
     check_topology(config, cluster, devices, data_parallel)
     check_zero(config, network, data_parallel, faults)
+    check_recompute(config, faults)
     check_loss_scale(config, data_parallel, faults)
     kept = data_parallel.residuals
     cluster = dataclasses.replace(
@@ -340,9 +342,11 @@ class _Making:
         return min(plan, other, key=_actions_ps) if kind.aligned and replicas == 1 else other
 
     def _stages(self, machine: Machine, config: Config, by_hand: Mapping | None) -> PlannedStages:
-        shape = self._mini_batch()
-        return stages_on_boards(
-            self.network, self.cluster, config, machine, shape, self.profile, by_hand
+        shape, cluster = self._mini_batch(), self.cluster
+        arguments = self.network, cluster, config, machine, shape, self.profile, by_hand
+        shares = cluster.sharing.weights > 1
+        return recomputing(
+            config, self.network, shares, lambda layers: stages_on_boards(*arguments, layers)
         )
 
     def _of_stages(self, stages: PlannedStages) -> ChainPlan:
@@ -365,6 +369,11 @@ class _Making:
             InputError: a value does not suit them, or the network does not fit.
         """
         config, cuts = self.config, self._tried_cuts
+        if config.recompute != "none":
+            raise InputError(
+                f"`recompute` = {config.recompute!r}: boards that stream rows keep what B needs;"
+                " needs `engines` = 'turns' or 'shared'"
+            )
         if config.memory == "fpdeep":
             timing, steady = self._fastest(cuts.as_in_fpdeep())
             return self._planned(

@@ -56,7 +56,8 @@ class PlannedStages:
     By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the
     most versions of the weights. Micro-batches are of `samples` samples, and a parameter takes
     `parameter_copies` arrays, of which replicas may share some out, and the weights themselves in
-    `weight_shares`. With a `profile`, times are those that it has of the layers.
+    `weight_shares`. The features of `recomputed` layers, by index, are computed again in B. With a
+    `profile`, times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -69,6 +70,7 @@ class PlannedStages:
     number: NumberFormat = FP32
     parameter_copies: Fraction | int = COPIES
     weight_shares: int = 1
+    recomputed: frozenset[int] = frozenset()
     profile: Profile | None = None
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
@@ -112,11 +114,11 @@ class PlannedStages:
                 number=self.number,
                 copies=self.parameter_copies,
                 shares=self.weight_shares,
+                recomputed=self.recomputed,
             )
             if self.profile is not None:
-                planned = measured_stage(
-                    planned, self.profile.by_layer(self.boards[stage].name, samples)
-                )
+                times = self.profile.by_layer(self.boards[stage].name, samples)
+                planned = measured_stage(planned, times, self.recomputed)
             self._found[key] = planned
         return self._found[key]
 
@@ -133,6 +135,7 @@ def stages_on_boards(
     epoch: EpochShape,
     profile: Profile | None = None,
     by_hand: Mapping | None = None,
+    recomputed: frozenset[int] = frozenset(),
 ) -> PlannedStages:
     """Cut a network into stages on boards that take actions as a whole, so that the slowest is as
     fast as possible.
@@ -146,6 +149,7 @@ def stages_on_boards(
         epoch: what the schedule is made for.
         profile: times of all layers on all boards, which take the place of the boards' own.
         by_hand: the cut, if it was made by hand.
+        recomputed: the layers, by index, whose features B computes again.
 
     Raises:
         InputError: there are more stages than layers or channels, or a board's memory is too small.
@@ -163,7 +167,8 @@ def stages_on_boards(
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
-    values = size, board_number(config), cluster.parameter_room, cluster.sharing.weights
+    room, shares = cluster.parameter_room, cluster.sharing.weights
+    values = size, board_number(config), room, shares, recomputed
     if profile is None:
         pieces = BoardStages(network, boards, *values)
     else:

@@ -31,7 +31,7 @@ import enum
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ from ..cluster import Board
 from ..common import InputError
 from ..mapping import (
     COPIES,
+    Cut,
     Slice,
     Stream,
     activation_bytes,
@@ -71,6 +72,9 @@ class PartNeeds(NamedTuple):
     buffer_bytes: int
     copies: Fraction | int = COPIES
     shares: int = 1
+    recomputed: bool = False
+    input_bytes: int = 0
+    """Of a sample, what is kept where its features are recomputed from what arrives."""
 
     @classmethod
     def of(
@@ -79,6 +83,8 @@ class PartNeeds(NamedTuple):
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
         shares: int = 1,
+        *,
+        recomputed: bool = False,
     ) -> PartNeeds:
         """Return the needs of a slice, with values of a format."""
         storage = Storage.all_in(number)
@@ -94,12 +100,30 @@ class PartNeeds(NamedTuple):
             memory.working.bytes,
             copies,
             shares,
+            recomputed,
+            arriving_bytes(part, number),
         )
 
     @property
     def gathered_bytes(self) -> int:
         """Bytes of weights that are gathered from all replicas before they are used."""
         return self.parameter_bytes if self.shares > 1 else 0
+
+
+def arriving_bytes(part: Slice, number: NumberFormat = FP32) -> int:
+    """Return the bytes of a sample that a slice's forward pass takes in: all maps that arrive at
+    its layer, shortcuts too, and the sums of the slices before it.
+    """
+    tensors = (tensor.shape for tensor in part.layer.takes)
+    total = sum(
+        Lines(channels, rows * columns, in_tensor=columns).bytes_in(number)
+        for channels, rows, columns in tensors
+    )
+    if part.is_first:
+        return total
+    _, rows, columns = part.layer.output
+    before = part.layer.channels if part.cut is Cut.ICP else part.out_channels.start
+    return total + Lines(before, rows * columns, in_tensor=columns).bytes_in(FP32)
 
 
 def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP32) -> int:
@@ -339,6 +363,7 @@ def board_stage(
     copies: Fraction | int = COPIES,
     shares: int = 1,
     parameters_together: bool = False,
+    recomputed: Collection[int] = (),
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
 
@@ -355,11 +380,15 @@ def board_stage(
         shares: number of replicas that share weights out.
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
+        recomputed: the layers, by index, whose features B recomputes from what arrives at them.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    needs = [PartNeeds.of(part, number, copies, shares) for part in slices]
+    needs = []
+    for part in slices:
+        again = part.layer.index in recomputed
+        needs.append(PartNeeds.of(part, number, copies, shares, recomputed=again))
     return stage_of_needs(
         needs,
         board,
@@ -386,7 +415,11 @@ def stage_of_needs(
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    layers = [_layer_data(part, board, samples, kept_samples, weight_copies) for part in needs]
+    kept = kept_bytes(needs)
+    layers = [
+        _layer_data(part, board, samples, kept_samples, weight_copies, own)
+        for part, own in zip(needs, kept, strict=True)
+    ]
     buffers = max(part.buffer_bytes for part in needs)
     gathered = max(part.gathered_bytes for part in needs)
     on_chip = gathered <= board.on_chip_memory_bytes - buffers
@@ -417,13 +450,26 @@ def stage_of_needs(
         for part, layer, data in zip(needs, layers, off_chip, strict=True)
     )
     forward = eb = pg = 0
-    for layer_cost in layer_costs:
+    for part, layer_cost in zip(needs, layer_costs, strict=True):
         fp_ps, eb_ps, pg_ps = layer_cost.times_ps
         forward, eb, pg = forward + fp_ps, eb + eb_ps, pg + pg_ps
-    features = samples * sum(part.feature_bytes for part in needs)
+        eb += fp_ps if part.recomputed else 0
+    features = samples * sum(kept)
     parameters = sum(part.parameter_bytes for part in needs)
     costs = StageCosts(forward, eb + pg, pg, feature_bytes=features, parameter_bytes=parameters)
     return BoardStage(costs, layer_costs, needed - stored + buffers + held, stored, held)
+
+
+def kept_bytes(needs: Sequence[PartNeeds]) -> list[int]:
+    """Return the bytes of a sample that each of a stage's slices keeps from F to B: all features,
+    or, of recomputed layers that follow one another, what arrives at the first.
+    """
+    kept, before = [], False
+    for part in needs:
+        arriving = 0 if before else part.input_bytes
+        kept.append(arriving if part.recomputed else part.feature_bytes)
+        before = part.recomputed
+    return kept
 
 
 def _read_once_gathered(layer: LayerData, needs: PartNeeds) -> LayerData:
@@ -433,9 +479,16 @@ def _read_once_gathered(layer: LayerData, needs: PartNeeds) -> LayerData:
 
 
 def _layer_data(
-    needs: PartNeeds, board: Board, samples: int, kept_samples: int, weight_copies: int
+    needs: PartNeeds,
+    board: Board,
+    samples: int,
+    kept_samples: int,
+    weight_copies: int,
+    kept: int,
 ) -> LayerData:
     work_ps, eb_ps, pg_ps = _work_ps(needs, board, samples)
+    # While B of one micro-batch lasts, its recomputed features are there, too.
+    again = needs.feature_bytes if needs.recomputed else 0
     layer, parameters, features = needs.part.layer, needs.parameter_bytes, needs.feature_bytes
     # A step of all samples needs the one before: activations stand between the two, and each goes
     # through the weights.
@@ -446,7 +499,7 @@ def _layer_data(
         DataBytes(
             -(-weight_copies * parameters // needs.shares),
             math.ceil((needs.copies - 1) * parameters),
-            kept_samples * features,
+            kept_samples * kept + min(samples, kept_samples) * again,
         ),
         DataBytes(
             max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features

@@ -21,7 +21,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -141,10 +141,13 @@ class BoardStages(Stages):
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
         shares: int = 1,
+        recomputed: Collection[int] = (),
     ) -> None:
         """Take a network, a chain's boards, a micro-batch's samples, values' format, a parameter's
-        arrays, and the number of replicas that share weights out.
+        arrays, the number of replicas that share weights out, and the layers whose features are
+        recomputed.
         """
+        self._recomputed = frozenset(recomputed)
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
@@ -243,9 +246,9 @@ class BoardStages(Stages):
         return self.samples * cut_bytes(right.layer, right, self._number)
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
-        return PartNeeds.of(
-            Slice(self._network.layers[layer], begin, end), self._number, self._copies, self._shares
-        )
+        part = Slice(self._network.layers[layer], begin, end)
+        again = layer in self._recomputed
+        return PartNeeds.of(part, self._number, self._copies, self._shares, recomputed=again)
 
     def _stage(
         self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool
@@ -431,13 +434,14 @@ class MeasuredBoardStages(BoardStages):
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
         shares: int = 1,
+        recomputed: Collection[int] = (),
         *,
         profile: Profile,
     ) -> None:
         """Take what `BoardStages` takes, and the profile, which has all layers and boards
         (`check_profile`).
         """
-        super().__init__(network, boards, samples, number, copies, shares)
+        super().__init__(network, boards, samples, number, copies, shares, recomputed)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(
@@ -454,7 +458,8 @@ class MeasuredBoardStages(BoardStages):
         costs = super().costs(
             begin, end, device, kept, weight_copies=weight_copies, together=together
         )
-        return measured_costs(costs, self.slices(begin, end), self._times[self.kinds[device]])
+        times = self._times[self.kinds[device]]
+        return measured_costs(costs, self.slices(begin, end), times, self._recomputed)
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""
@@ -463,15 +468,26 @@ class MeasuredBoardStages(BoardStages):
 
 
 def measured_costs(
-    costs: StageCosts, slices: Sequence[Slice], layers: Mapping[str, LayerTimes]
+    costs: StageCosts,
+    slices: Sequence[Slice],
+    layers: Mapping[str, LayerTimes],
+    recomputed: Collection[int] = (),
 ) -> StageCosts:
-    """Return the costs of a stage with the times of its slices' layers (`Profile.by_layer`).
+    """Return the costs of a stage with the times of its slices' layers (`Profile.by_layer`), and
+    those of F again in B of `recomputed` layers.
 
     Where PG was not measured, it takes the part of B that it has by the roofline.
+
+    Raises:
+        InputError: layers are recomputed, and PG was not measured.
     """
     times = _measured(slices, layers)
-    forward, backward = math.ceil(times.forward_ps), math.ceil(times.backward_ps)
+    again = _measured([part for part in slices if part.layer.index in recomputed], layers)
+    forward = math.ceil(times.forward_ps)
+    backward = math.ceil(times.backward_ps + again.forward_ps)
     pg = times.pg_ps
+    if pg is None and recomputed:
+        raise InputError("`recompute`: the profile should have `gradient_us` of each layer")
     if pg is None:
         assert costs.pg_ps is not None
         pg = times.backward_ps * Fraction(costs.pg_ps, costs.backward_ps)
@@ -481,11 +497,14 @@ def measured_costs(
     )
 
 
-def measured_stage(stage: BoardStage, layers: Mapping[str, LayerTimes]) -> BoardStage:
+def measured_stage(
+    stage: BoardStage, layers: Mapping[str, LayerTimes], recomputed: Collection[int] = ()
+) -> BoardStage:
     """Return a stage with the times of its layers (`Profile.by_layer`), of which none is known to
     wait for memory.
     """
-    costs = measured_costs(stage.costs, [layer.part for layer in stage.layers], layers)
+    parts = [layer.part for layer in stage.layers]
+    costs = measured_costs(stage.costs, parts, layers, recomputed)
     unbound = tuple(dataclasses.replace(layer, bound_by_memory=()) for layer in stage.layers)
     return dataclasses.replace(stage, costs=costs, layers=unbound)
 

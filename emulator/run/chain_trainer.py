@@ -81,7 +81,10 @@ class _MakeNumerics:
             return rtl_numerics(self.segment.plan, streams, slices, formats)
         errors = soft_errors(self.segment, self.replica, streams.device)
         if errors is None:
-            return DeviceNumerics(streams, slices, blocks, stored, formats)
+            numerics = DeviceNumerics(streams, slices, blocks, stored, formats)
+            stages = self.segment.plan.stages
+            numerics.recompute(() if stages is None else stages.recomputed)
+            return numerics
         return FaultyNumerics(errors, streams, slices, blocks, stored, formats)
 
 

@@ -161,6 +161,10 @@ class SpanStore:
             self._held[index] = [self._take((samples, *shape), dtype) for shape, dtype in forms]
         return [held[span.begin : span.end] for held in self._held[index]]
 
+    def discard(self, index: int) -> None:
+        """Forget a micro-batch, if something of it is held."""
+        self._held.pop(index, None)
+
     def read(self, span: SampleSpan) -> list[Arrays]:
         """Return a span of each array that was put; reading the last span frees the micro-batch."""
         index = span.micro_batch.index

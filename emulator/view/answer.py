@@ -136,7 +136,18 @@ def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
     return Line(
         memory_verdict(missing_bytes, plan.off_chip_bytes, balanced)
         + ("" if missing_bytes else costs)
+        + _recomputed(plan)
     )
+
+
+def _recomputed(plan: ChainPlan) -> str:
+    """Return what B computes again; nothing where all features are kept."""
+    layers = () if plan.stages is None else plan.stages.recomputed
+    if not layers:
+        return ""
+    count, every = len(layers), len(plan.network.layers)
+    said = "all layers" if count == every else f"{count} of {plural(every, 'layer')}"
+    return f"; features of {said} are computed again in B"
 
 
 def memory_verdict(

@@ -19,7 +19,7 @@ from ...mapping import Cut, Slice
 from ...network import Training
 from ...schedule import SampleSpan
 from ..ends import Labels
-from ..memories import Arrays, Parameter, State, Versions
+from ..memories import ActRam, Arrays, Parameter, State, Versions
 from ..ports import Ports
 from ..rules import Rule
 from ..sfu import Sfu
@@ -76,6 +76,14 @@ class SliceNumerics(abc.ABC):
         Return, under ICP, all output channels, added to the partial sums; under OCP, those before,
         then this slice's.
         """
+
+    def forget(self, index: int) -> None:
+        """Let go what FP of a micro-batch has kept."""
+        for store in vars(self).values():
+            if isinstance(store, ActRam):
+                store.discard(index)
+        if self.sfu is not None:
+            self.sfu.forget(index)
 
     @abc.abstractmethod
     async def infer(

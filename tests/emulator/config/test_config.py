@@ -52,6 +52,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "schedule": ("sync", '"sync"', "sync"),
     "warm_up": ("N-i+2", '"N-i+2"', "N-i+2"),
     "chunks": ("3", "3", 3),
+    "recompute": ("conv1,fc1", '"conv1,fc1"', "conv1,fc1"),
     "stages": ("layers", '"layers"', "layers"),
     "cut": ("a | b[3:] c", '["a", "b[3:] c"]', "a | b[3:] c"),
     "engines": ("turns", '"turns"', "turns"),

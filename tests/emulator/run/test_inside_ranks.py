@@ -68,6 +68,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "clip_norm": 0.5,
     },
     "a file": {"schedule": of_csv(SWAPPED), "micro_batch": 5},
+    "recomputed": {"schedule": "gpipe", "devices": 4, "engines": "turns", "recompute": "all"},
     "stages of layers": {"schedule": "zero-bubble", "devices": 4, "stages": "layers"},
     "a device idle": {"devices": 1},
     "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},

@@ -1,0 +1,111 @@
+"""Which layers' features B recomputes from what arrives at them, so that less is kept from F to B
+(Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
+
+A device keeps what arrives at the first of recomputed layers that follow one another on it. B does
+their F again before it begins, with the same weights and the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..common import InputError, did_you_mean
+from ..faults import Faults
+from ..mapping import Slice, activation_bytes, cut_channels
+from ..network import Layer, Network
+from ..profile import DoesNotFit
+from .stages import PlannedStages
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+Make = Callable[[frozenset[int]], PlannedStages]
+"""From recomputed layers to the stages."""
+
+
+def recomputing(
+    config: Config, network: Network, shares_weights: bool, make: Make
+) -> PlannedStages:
+    """Return the stages with the layers recomputed that a configuration says; `auto` are as few as
+    make all data fit, those first that keep the most bytes for each multiply-accumulate.
+
+    Raises:
+        InputError: a layer is unknown or cannot be recomputed, the run does not allow it, or data
+            do not fit.
+    """
+    if config.recompute == "none":
+        return make(frozenset())
+    _check(config, shares_weights)
+    if config.recompute != "auto":
+        return make(_named(config.recompute, network))
+    able = sorted(filter(_is_able, network.layers), key=_gain, reverse=True)
+    # More recomputed layers never need more memory, but for what arrives at them.
+    enough, too_few = len(able), -1
+    while enough - too_few > 1:
+        count = (enough + too_few) // 2
+        try:
+            make(frozenset(layer.index for layer in able[:count]))
+            enough = count
+        except DoesNotFit:
+            too_few = count
+    return make(frozenset(layer.index for layer in able[:enough]))
+
+
+def check_recompute(config: Config, faults: Faults) -> None:
+    """Check that recomputed features are those of F.
+
+    Raises:
+        InputError: bits flip.
+    """
+    if config.recompute != "none" and faults.flips:
+        raise InputError(
+            f"`recompute` = {config.recompute!r}: `faults.flips` change what F and what B compute;"
+            " leave one of them out"
+        )
+
+
+def _check(config: Config, shares_weights: bool) -> None:
+    blame = f"`recompute` = {config.recompute!r}: "
+    if not config.schedule.aligned:
+        raise InputError(
+            f"{blame}`schedule` = {config.schedule.name!r} has F and B of a sample use different"
+            " weights; should be one such as 'sync' or '1f1b-sno'"
+        )
+    if shares_weights:
+        raise InputError(f"{blame}replicas share weights out; should be without `zero` = 3")
+    if config.rtl_device is not None:
+        raise InputError(f"{blame}a device in RTL keeps what B needs; leave out `rtl_device`")
+
+
+def _named(text: str, network: Network) -> frozenset[int]:
+    """Return the layers that text names, by index."""
+    if text == "all":
+        return frozenset(layer.index for layer in network.layers if _is_able(layer))
+    index = {layer.name: layer.index for layer in network.layers}
+    chosen = set()
+    for name in text.replace(",", " ").split():
+        if name not in index:
+            hint = did_you_mean(name, index)
+            raise InputError(
+                f"`recompute` = {text!r}: {network.name} has no layer {name!r}; {hint}should be"
+                " names of layers, all, auto or none"
+            )
+        layer = network.layers[index[name]]
+        if not _is_able(layer):
+            raise InputError(
+                f"`recompute` = {text!r}: {name} is recurrent, or a classifier that is parallel in"
+                " its vocabulary, whose slices talk within F; leave it out"
+            )
+        chosen.add(layer.index)
+    return frozenset(chosen)
+
+
+def _is_able(layer: Layer) -> bool:
+    return not layer.operation.recurs and not layer.vocabulary_parallel
+
+
+def _gain(layer: Layer) -> float:
+    """Return the bytes that a layer keeps for each multiply-accumulate of its F."""
+    whole = Slice(layer, 0, cut_channels(layer))
+    return activation_bytes(whole) / max(1, whole.macs)
