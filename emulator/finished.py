@@ -117,13 +117,15 @@ def generate(
 
 
 @typed
-def export(run: RunOfWeights, out: str | os.PathLike[str]) -> None:
+def export(run: RunOfWeights, out: str | os.PathLike[str], *, adapter: bool = False) -> None:
     """Write a run's weights for other programs, as `emuchain export`.
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
         out: a file whose name ends in .safetensors, for only the weights, in .onnx, for the
             network, too, or in .pt, for a state_dict of PyTorch, as that of `Results.state_dict`.
+            Adapters are merged into the weights.
+        adapter: whether to write adapters alone, by PEFT's names.
 
     Raises:
         InputError: the run cannot be read, the file cannot be written, or the network cannot be in
@@ -133,7 +135,7 @@ def export(run: RunOfWeights, out: str | os.PathLike[str]) -> None:
     files.add("run", run, roles.RUN)
     files.add("out", out, roles.OUTPUT)
     files.check()
-    with WeightsFile(out) as file:
+    with WeightsFile(out, adapter=adapter) as file:
         file.write(_weights_of(run))
 
 

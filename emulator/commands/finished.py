@@ -164,28 +164,38 @@ def generate(file: str, prompt: str | None, length: int, temperature: float, see
 @click.argument("file", type=RUN, metavar="RUN.h5|RUN.ckpt")
 @click.argument("out", type=OUTPUT, metavar="FILE.onnx|FILE.safetensors|FILE.pt")
 @switch("--torch", "Write a state_dict of PyTorch, whatever FILE ends in.", "as_torch")
-def export(file: str, out: str, as_torch: bool) -> None:
+@switch("--adapter", "Write the adapters that `train --lora` made, alone, by PEFT's names.")
+def export(file: str, out: str, as_torch: bool, adapter: bool) -> None:
     """Write the weights of a results file or a checkpoint for other programs.
 
     FILE.onnx has the network with its weights, FILE.safetensors only the weights, FILE.pt a
-    state_dict of PyTorch. `train --init` takes all of them.
+    state_dict of PyTorch. `train --init` takes all of them. Adapters of `train --lora` are merged
+    into the weights, or written alone.
     """
+    if as_torch and adapter:
+        raise click.UsageError("--torch and --adapter: give one of them")
     with starting():
         from ..run import WeightsFile, read_run_weights
 
     # Before the run is read, which takes longer than to refuse a name.
-    with WeightsFile(out, as_torch=as_torch) as whole:
+    with WeightsFile(out, as_torch=as_torch, adapter=adapter) as whole:
         run = read_run_weights(file)
         size = whole.write(run)
-    view.print_answer(_exported(run, out, size))
+    view.print_answer(_exported(run, out, size, adapter=adapter))
 
 
-def _exported(run: RunWeights, out: str, size: int) -> list[str | Line]:
-    arrays = [array for layer in run.weights.values() for array in layer.values()]
+def _exported(run: RunWeights, out: str, size: int, *, adapter: bool) -> list[str | Line]:
+    weights = run.adapters if adapter else run.weights
+    arrays = [array for layer in weights.values() for array in layer.values()]
     values = sum(array.size for array in arrays)
-    return [
+    lines: list[str | Line] = [
         f"{out}: {run.network.name} after {plural(run.epochs, 'epoch')}, {format_bytes(size)}",
         f"{plural(len(arrays), 'array')}, {plural(values, 'value')}, float32",
+    ]
+    if adapter:
+        return lines
+    return [
+        *lines,
         view.next_line(
             shlex.join(["emuchain", "train", str(run.settings["network"]), "--init", out])
         ),

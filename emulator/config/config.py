@@ -49,6 +49,7 @@ from .keys import (
     Deviations,
     ExchangeKey,
     Factor,
+    LoraKey,
     Means,
     Names,
     NotNegativeNumber,
@@ -340,6 +341,13 @@ class Config(Model):
         (),
         description=(
             "layers that are not trained: names, or ranges FIRST:LAST in the order of the network"
+        ),
+    )
+    lora: LoraKey | None = pydantic.Field(
+        None,
+        description=(
+            "train adapters of layers, and rest all others: `r=8,alpha=16,on=qkv*`, with patterns"
+            " of names parted by commas; `train=` names layers that are trained themselves"
         ),
     )
     optimizer: OptimizerKey = pydantic.Field(

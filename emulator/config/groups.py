@@ -19,7 +19,7 @@ from typing import Any
 from ..common import InputError, did_you_mean
 
 _TABLES = {
-    "model": "network input time_steps init new_layers freeze seed",
+    "model": "network input time_steps init new_layers freeze lora seed",
     "dataset": """data samples test_samples resize crop channels mean std augment skip_broken
         test_share split_seed text_samples""",
     "training": """epochs patience batch micro_batch optimizer learning_rate momentum beta1 beta2

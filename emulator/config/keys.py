@@ -17,6 +17,7 @@ from ...kernels.optimizers import optimizers, parse_optimizer
 from ..cluster import check_changes
 from ..common import NO_FILE, InputError, Positive, did_you_mean, read_text
 from ..mapping import HandmadeCut
+from ..network import Lora, parse_lora
 from ..number import Precision, precision_of
 from ..schedule import ScheduleKind, edited_kind, is_schedule_file, schedules
 from . import roles
@@ -225,6 +226,7 @@ ChangesKey = Annotated[dict[str, object], _Changes()]
 CutKey = Annotated[HandmadeCut, _Cut()]
 CodecKey = Annotated[Codec, _Spelt(Codec, parse_codec, str)]
 ExchangeKey = Annotated[str, pydantic.AfterValidator(_exchange), roles.EXCHANGE]
+LoraKey = Annotated[Lora, _Spelt(Lora, parse_lora, str)]
 OptimizerKey = Annotated[str, pydantic.AfterValidator(_optimizer), NO_FILE]
 PrecisionKey = Annotated[Precision, _Tabled()]
 RatesKey = Annotated[RateSchedule, _Spelt(RateSchedule, _rates, str)]

@@ -65,6 +65,7 @@ class TrainKeys(TypedDict, total=False):
     init: AnyPath | None
     new_layers: Names
     freeze: Names
+    lora: str | None
     optimizer: str
     learning_rate: float
     momentum: float

@@ -430,7 +430,7 @@ class WeightFormats:
         output = self.part.out_channels[0] + (0 if is_icp else channel)
         first_input = self.part.weight_inputs[0] + (channel if is_icp else 0)
         tied = self.part.layer.tied
-        index = self.part.layer.index if tied is None else tied.index
+        index = self.part.layer.stream if tied is None else tied.stream
         stream = self.formats.words_of_weights(kind, index, update, place)
         if tied is not None:
             symbols = self.part.layer.channels

@@ -330,7 +330,8 @@ def initial_weights(
     He: normal with variance 2 / fan-in where a ReLU follows, which halves the variance, else 1 /
     fan-in (He et al., 2015; `SfuOperation.he_gain`). Xavier: uniform with variance 2 / (fan-in +
     fan-out) (Glorot and Bengio, 2010). Normal: with deviation 0.02, as transformers begin (Radford
-    et al., 2018). A tied layer has its embedding's.
+    et al., 2018). A tied layer has its embedding's. A layer's own rule is uniform within 1 / the
+    root of fan-in, as PyTorch's layers and PEFT's adapters begin, or 0.
     """
     if layer.tied is not None:
         # Symbols are the inputs of an embedding, and the outputs of its head.
@@ -338,17 +339,18 @@ def initial_weights(
     oc, ic, kh, kw = layer.weight_shape
     fan_in, fan_out = ic * kh * kw, oc * kh * kw
     gain = max((step.operation.he_gain for step in layer.sfu), default=1.0)
-    weights = np.empty((len(out_channels), len(in_channels), kh, kw), np.float32)
-    for place, channel in enumerate(in_channels):
+    rule = layer.start or start
+    weights = np.zeros((len(out_channels), len(in_channels), kh, kw), np.float32)
+    for place, channel in enumerate(in_channels if rule != "zero" else ()):
         # A stream for each input channel, of all output channels: so a slice draws what the whole
         # layer would have.
-        stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | channel]))
-        if start == "he":
+        stream = np.random.Generator(np.random.Philox(key=[seed, layer.stream << 32 | channel]))
+        if rule == "he":
             drawn = stream.standard_normal((oc, kh, kw)) * math.sqrt(gain / fan_in)
-        elif start == "normal":
+        elif rule == "normal":
             drawn = stream.standard_normal((oc, kh, kw)) * NORMAL_DEVIATION
         else:
-            limit = math.sqrt(6 / (fan_in + fan_out))
+            limit = math.sqrt(6 / (fan_in + fan_out) if rule == "xavier" else 1 / fan_in)
             drawn = stream.uniform(-limit, limit, (oc, kh, kw))
         weights[:, place] = drawn[out_channels[0] : out_channels[-1] + 1]
     return weights

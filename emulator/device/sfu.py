@@ -99,7 +99,7 @@ class Sfu:
         )
         outputs = layer.channels if channels is None else channels
         self.bias = Parameter(np.zeros(outputs, np.float32), arena) if layer.bias else None
-        site = Site(layer.index, seed, arena, layer.frozen)
+        site = Site(layer.stream, seed, arena, layer.frozen)
         shared, steps = _shared(layer), layer.sfu
         self._places: list[_Place] = []
         rectified = _rectified(steps, self._makes, shared, site)

@@ -7,6 +7,16 @@ from .from_torch import from_torch
 from .frozen import layers_between, named_layers, with_frozen
 from .layer import Layer, Network, Start
 from .load import code_of, load_network, network_files, onnx_image, onnx_weights, weights_files, zoo
+from .lora import (
+    Lora,
+    adapter_tensors,
+    adapters,
+    lora_of,
+    merged,
+    parse_lora,
+    with_lora,
+    without_lora,
+)
 from .operation import (
     Arithmetic,
     EngineView,
@@ -41,6 +51,7 @@ __all__ = [
     "EngineView",
     "Layer",
     "LayerOperation",
+    "Lora",
     "Network",
     "Operation",
     "OperatorGraph",
@@ -56,12 +67,16 @@ __all__ = [
     "TorchNetwork",
     "Training",
     "Unit",
+    "adapter_tensors",
+    "adapters",
     "code_of",
     "engine_classes",
     "from_torch",
     "frozen_names",
     "layers_between",
     "load_network",
+    "lora_of",
+    "merged",
     "named_layers",
     "network_files",
     "network_module",
@@ -70,11 +85,14 @@ __all__ = [
     "onnx_weights",
     "operation_types",
     "operator_graph",
+    "parse_lora",
     "rested_layers",
     "trained_state",
     "weights_by_names",
     "weights_files",
     "with_formats",
     "with_frozen",
+    "with_lora",
+    "without_lora",
     "zoo",
 ]

@@ -21,6 +21,8 @@ from .shape import Pair, Shape, Tensor
 
 Start = Literal["he", "xavier", "normal"]
 """The rules for first weights."""
+FirstWeights = Start | Literal["uniform", "zero"]
+"""The same, with those of adapters (`lora.py`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,12 @@ class Layer:
     """Rows for which a slice reads at once what each of them needs off chip
     (`Network.with_rows_at_once`).
     """
+    adapts: str | None = None
+    """The layer to whose results it adds, as LoRA's (`lora.py`)."""
+    start: FirstWeights | None = None
+    """The rule for its first weights, if that is not the network's."""
+    own_stream: int | None = None
+    """The number of its random stream, if that is not its index."""
 
     def with_tensors(self, marked: Callable[[Tensor], Tensor]) -> Layer:
         """Return the layer with its tensors, those of its SFU among them, marked."""
@@ -96,6 +104,11 @@ class Layer:
     def feeds(self) -> Shape:
         """(channels, rows, columns) of the SFU's last result."""
         return self.sfu[-1].output if self.sfu else self.output
+
+    @property
+    def stream(self) -> int:
+        """The number of the random stream of all that is drawn for it."""
+        return self.index if self.own_stream is None else self.own_stream
 
     @property
     def channels(self) -> int:

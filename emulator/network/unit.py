@@ -40,7 +40,7 @@ NORMAL_DEVIATION = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where a unit works: its layer's index, the seed of the run, the arena of its maps.
+    """Where a unit works: its layer's random stream, the seed of the run, the arena of its maps.
 
     The layer may be `frozen`. `place` is the number of units of its kind before it in the layer's
     SFU.

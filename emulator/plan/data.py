@@ -33,6 +33,7 @@ from ..network import (
     network_of_code,
     with_formats,
     with_frozen,
+    with_lora,
 )
 from ..network.operations.normalisation import BatchNorm
 from .fit import check_fits, fitted
@@ -270,12 +271,12 @@ def check_loss(config: Config, network: Network) -> None:
 
 
 def tuned(config: Config, network: Network) -> Network:
-    """Return the network with the loss, and with the layers frozen and in formats of their own, that
-    a configuration names.
+    """Return the network with the loss, with the adapters, and with the layers frozen and in formats
+    of their own, that a configuration names.
 
     Raises:
         InputError: it names no such layers, or new ones without `init`, or one of two layers that
-            share weights.
+            share weights; or layers to freeze beside adapters, under which all others rest.
     """
     if config.loss is not None:
         if config.loss != "softmax" and network.layers[-1].vocabulary_parallel:
@@ -297,7 +298,15 @@ def tuned(config: Config, network: Network) -> Network:
             raise InputError(
                 f"`new_layers`: {head.name} has the weights of {head.tied.name}; name both or none"
             )
-    network = with_frozen(network, config.freeze or frozen_names(network))
+    if config.lora is not None and config.freeze:
+        raise InputError(
+            f"`freeze` = {','.join(config.freeze)!r}: with `lora` all layers rest but adapters, and"
+            " those that its `train` names; leave `freeze` out"
+        )
+    if config.lora is not None:
+        network = with_lora(network, config.lora)
+    else:
+        network = with_frozen(network, config.freeze or frozen_names(network))
     return with_formats(network, config.precision)
 
 

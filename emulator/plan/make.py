@@ -130,7 +130,7 @@ def _make_chain(
 ) -> ChainPlan:
     """Return the plan of a chain; see `make_plan`."""
     network = network_for(config, network or config.network)
-    network = tuned(config, network.with_rows_at_once(config.rows_at_once))
+    network = tuned(config, network).with_rows_at_once(config.rows_at_once)
     check_memory(config, network)
     check_loss(config, network)
     cluster = cluster or cluster_of(config, cluster_changes)
@@ -150,9 +150,10 @@ def _make_chain(
     check_updates(config)
     faults = faults_of(config, cluster)
     measured = None
-    if profile is not None and config.freeze:
+    if profile is not None and (config.freeze or config.lora):
+        key = "freeze" if config.freeze else "lora"
         raise InputError(
-            "`freeze`: `--profile` has times of layers that are trained; leave one of them out"
+            f"`{key}`: `--profile` has times of layers that are trained; leave one of them out"
         )
     if profile is not None:
         from ..profile import (

@@ -49,7 +49,8 @@ _OF_CHAINS = (
         "error_feedback",
         "precision",
     ),
-    *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "freeze", "throttle"),
+    *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "freeze"),
+    *("lora", "throttle"),
 )
 """Keys that have no part in a pair."""
 

@@ -63,7 +63,7 @@ class AttentionSlice(SliceNumerics):
                 heads, size, operation.causal, sums=sums, dot=formats.precision.dot
             )
         self._dropout = operation.dropout
-        self._stream = {"seed": seed, "layer": part.layer.index | _PLACE << 32}
+        self._stream = {"seed": seed, "layer": part.layer.stream | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
         self._act_ram = ActRam(arena)
 

@@ -59,7 +59,7 @@ def first_weights(part: Slice, seed: int) -> list[WeightArrays]:
     limit, columns = 1 / math.sqrt(operation.units), operation.weight_columns(layer.input[0])
 
     def drawn(number: int, count: int) -> NDArray[np.float64]:
-        stream = np.random.Generator(np.random.Philox(key=[seed, layer.index << 32 | number]))
+        stream = np.random.Generator(np.random.Philox(key=[seed, layer.stream << 32 | number]))
         return stream.uniform(-limit, limit, count)
 
     weights = []
@@ -179,7 +179,7 @@ def row_formats(part: Slice, direction: int, formats: MapFormats | None) -> dict
     if operation.projection:
         shape = operation.projection, operation.units
         places["p"] = shape, begin + rows * columns, operation.units
-    return {name: RowFormats(formats, layer.index, *at) for name, at in places.items()}
+    return {name: RowFormats(formats, layer.stream, *at) for name, at in places.items()}
 
 
 @dataclasses.dataclass

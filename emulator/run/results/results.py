@@ -32,10 +32,15 @@ from ...data import NgramBits, is_text
 from ...network import (
     Network,
     TorchNetwork,
+    adapters,
     load_network,
+    lora_of,
+    merged,
     network_module,
     rested_layers,
     trained_state,
+    with_lora,
+    without_lora,
 )
 from ...plan import Plan, data_of
 from ...schedule import EditedKind
@@ -114,10 +119,10 @@ class Results:
             InputError: there are no weights, PyTorch is not installed, or it has no module for an
                 operation.
         """
-        network = self._trained_network("state_dict")
+        network, weights = self._trained_network("state_dict")
         batches = -(-int(self.config["samples"]) // int(self.config["batch"]))
         frozen = rested_layers(network, self.config.get("freeze"))
-        return trained_state(network, self.weights, self.epochs * batches, frozen, "state_dict")
+        return trained_state(network, weights, self.epochs * batches, frozen, "state_dict")
 
     def to_torch(self) -> Any:
         """Return a `torch.nn.Module` with the weights after the last epoch, in `eval()`, which
@@ -130,20 +135,25 @@ class Results:
             InputError: there are no weights, PyTorch is not installed, or it has no module for an
                 operation.
         """
-        return network_module(self._trained_network("to_torch"), self.weights, "to_torch")
+        return network_module(*self._trained_network("to_torch"), "to_torch")
 
-    def _trained_network(self, blame: str) -> Network:
-        """Return the network that was trained.
+    def _trained_network(self, blame: str) -> tuple[Network, Weights]:
+        """Return the network that was trained, and its weights, with adapters merged into them.
 
         Raises:
             InputError: there are no trained weights, or the file is damaged.
         """
         if not self.weights:
             raise InputError(f"{blame}: no epoch is finished, so there are no trained weights")
-        if self.model is not None:
-            return self.model
         try:
-            return load_network(read_description(self.descriptions["network.toml"]))
+            network = self.model or load_network(
+                read_description(self.descriptions["network.toml"])
+            )
+            lora = lora_of(self.config)
+            if lora is None:
+                return network, self.weights
+            adapted = network if adapters(network) else with_lora(network, lora)
+            return without_lora(adapted), merged(self.weights, adapted, lora)
         except (KeyError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"{blame}: results that are damaged: {reason}") from None

@@ -16,7 +16,7 @@ from ...cluster import Cluster, load_cluster
 from ...common import InputError, WholeFile, read_description
 from ...config import Config, settings_config
 from ...data import Dataset
-from ...network import Network, TorchNetwork, load_network
+from ...network import Network, TorchNetwork, adapters, load_network, without_lora
 from ...plan import Plan, drawn_layers
 from ...schedule import EditedKind
 from ..results import Weights
@@ -218,7 +218,7 @@ def checkpoints_of(
     config = plan.config
     same = start is None or start.check(plan, data)
     differ = bool(plan.faults.flips)
-    drawn = drawn_layers(config, plan.network)
+    drawn = drawn_layers(config, plan.network) | adapters(plan.network)
     begins = config.init is not None or isinstance(plan.network, TorchNetwork)
     saves, given = config.checkpoint is not None, start is None and begins
     moves = (
@@ -256,7 +256,7 @@ def _first_weights(plan: Plan, drawn: frozenset[str]) -> Weights:
     """Return the weights that a run begins with: those of the file that its configuration names, or
     of its model.
     """
-    init, network = plan.config.init, plan.network
+    init, network = plan.config.init, without_lora(plan.network)
     if init is not None:
         return read_weights(init, network, f"`init` = {init!r}", drawn)
     assert isinstance(network, TorchNetwork)

@@ -37,14 +37,21 @@ from ...device import MASTER, array_shapes, named_weights
 from ...faults import Faults, described_faults
 from ...network import (
     Layer,
+    Lora,
     Network,
+    adapter_tensors,
+    adapters,
     load_network,
+    lora_of,
+    merged,
     onnx_image,
     onnx_weights,
     rested_layers,
     trained_state,
     weights_by_names,
     with_formats,
+    with_lora,
+    without_lora,
 )
 from ..results import Results, Weights, read_results
 from .checkpoint_file import CheckpointReader
@@ -232,7 +239,8 @@ class RunWeights:
     """The weights of a run, with what it trained and how: the keys of its configuration, and its
     network.
 
-    It had trained `epochs` of `epoch_steps` mini-batches, and `steps` of the next one.
+    It had trained `epochs` of `epoch_steps` mini-batches, and `steps` of the next one. Adapters that
+    it trained are merged into the weights, and stand in `adapters`, too.
     """
 
     weights: Weights
@@ -241,6 +249,18 @@ class RunWeights:
     epochs: int
     steps: int = 0
     epoch_steps: int = 0
+    adapters: Weights = dataclasses.field(default_factory=dict)
+
+    def merged(self, lora: Lora | None) -> RunWeights:
+        """Return the same run with these adapters, which the network has, merged."""
+        if lora is None:
+            return self
+        return dataclasses.replace(
+            self,
+            weights=merged(self.weights, self.network, lora),
+            network=without_lora(self.network),
+            adapters={name: self.weights[name] for name in sorted(adapters(self.network))},
+        )
 
 
 def read_weights(path: str, network: Network, blame: str, drawn: Collection[str] = ()) -> Weights:
@@ -252,9 +272,9 @@ def read_weights(path: str, network: Network, blame: str, drawn: Collection[str]
     """
     kind = _kind(path, blame, _KINDS)
     if kind is None:
-        return _with_one_table(
-            read_results(pathlib.Path(path), blame, f"not {_KINDS}").weights, network, blame, drawn
-        )
+        results = read_results(pathlib.Path(path), blame, f"not {_KINDS}")
+        own = run_weights_of(results, blame) if results.config.get("lora") else results
+        return _with_one_table(own.weights, network, blame, drawn)
     if kind in (CHECKPOINT, BROKEN_ZIP):
         run = _of_checkpoint(path, blame, masters=True)
         return _with_one_table(run.weights, network, blame, drawn)
@@ -331,7 +351,8 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
     try:
         text = results.descriptions["network.toml"]
         keys = {name: _plain(value) for name, value in results.config.items()}
-        network = load_network(read_description(text))
+        network, lora = load_network(read_description(text)), lora_of(keys)
+        network = network if lora is None else with_lora(network, lora)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{blame}: a results file that is damaged: {' '.join(str(error).split())[:200]}"
@@ -340,7 +361,8 @@ def run_weights_of(results: Results, blame: str = "results") -> RunWeights:
     if network.heads and not _faults_of(results, blame).flipping("weights"):
         check_tied(network, lambda layer: fits[layer.name]["weight"], blame)
     batches = -(-int(keys["samples"]) // int(keys["batch"]))
-    return RunWeights(fits, keys, network, results.epochs, epoch_steps=batches)
+    run = RunWeights(fits, keys, network, results.epochs, epoch_steps=batches)
+    return run.merged(lora)
 
 
 def _faults_of(results: Results, blame: str) -> Faults:
@@ -366,6 +388,7 @@ def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeight
         with reader.reading():
             network = load_network(read_description(reader.text["network"]))
             config = settings_config(dict(reader.text["config"]), reader.text.get("schedule"))
+            network = network if config.lora is None else with_lora(network, config.lora)
             network = with_formats(network, config.precision)
             epochs, steps = map(int, reader.text["position"])
             is_faulty = bool(
@@ -389,7 +412,8 @@ def _of_checkpoint(path: str, blame: str, *, masters: bool = False) -> RunWeight
             }
         samples = int(reader.text.get("samples") or config.samples or 0)
         batches = -(-samples // config.batch)
-        return RunWeights(weights, config.model_dump(), network, epochs, steps, batches)
+        run = RunWeights(weights, config.model_dump(), network, epochs, steps, batches)
+        return run.merged(config.lora)
 
 
 def _is_cut(name: str) -> bool:
@@ -406,14 +430,16 @@ _IMAGES = {
 
 class WeightsFile:
     """A file for weights, which this process alone writes from now on; `as_torch`, whatever its
-    name ends in, with a state_dict of PyTorch.
+    name ends in, with a state_dict of PyTorch, or with the `adapter` of a run alone.
 
     Raises:
         InputError: its name has another ending, or it cannot be written.
     """
 
-    def __init__(self, out: str | os.PathLike[str], *, as_torch: bool = False) -> None:
-        self._blame = f"`out` = {os.fspath(out)!r}"
+    def __init__(
+        self, out: str | os.PathLike[str], *, as_torch: bool = False, adapter: bool = False
+    ) -> None:
+        self._blame, self._adapter = f"`out` = {os.fspath(out)!r}", adapter
         image: Any = next(
             (make for ending, make in _IMAGES.items() if os.fspath(out).lower().endswith(ending)),
             None,
@@ -424,6 +450,8 @@ class WeightsFile:
                     f"{self._blame}: a state_dict of PyTorch goes into a file such as weights.pt"
                 )
             image = torch_image
+        if adapter and image is not safetensors_image:
+            raise InputError(f"{self._blame}: adapters go into a file such as adapter.safetensors")
         if image is None:
             raise InputError(f"{self._blame}: its name should end in {' or '.join(_IMAGES)}")
         self._image = image
@@ -442,6 +470,10 @@ class WeightsFile:
             InputError: the file cannot be written, a package is missing, or the form has no words
                 for the network.
         """
+        if self._adapter:
+            content = self._adapter_image(run)
+            self._file.write(content)
+            return len(content)
         if self._image is onnx_image:  # where they have one table
             check_tied(run.network, lambda layer: run.weights[layer.name]["weight"], self._blame)
         state = self._state(run) if self._image is torch_image else None
@@ -452,6 +484,18 @@ class WeightsFile:
         )
         self._file.write(content)
         return len(content)
+
+    def _adapter_image(self, run: RunWeights) -> bytes:
+        """Return the content of a file with the adapters of a run, by PEFT's names."""
+        lora, (of_numpy, _) = lora_of(run.settings), _library(self._blame)
+        if lora is None:
+            raise InputError(
+                f"{self._blame}: the run trained no adapters; train with `lora`, or leave"
+                " `adapter` out for all weights"
+            )
+        said = {"network": run.network.name, "lora": str(lora)}
+        image: bytes = of_numpy.save(adapter_tensors(run.adapters, run.network), said)
+        return image
 
     def _state(self, run: RunWeights) -> dict[str, Any]:
         """Return the weights of a run by PyTorch's names."""

@@ -98,6 +98,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "init": ("run.h5", '"run.h5"', "run.h5"),
     "new_layers": ("fc1,fc2", '["fc1", "fc2"]', ("fc1", "fc2")),
     "freeze": ("conv1:conv3", '"conv1:conv3"', ("conv1:conv3",)),
+    "lora": ("r=8,on=qkv*", '"r=8,on=qkv*"', "r=8,on=qkv*"),
     "checkpoint": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
     "checkpoint_every": ("500", "500", 500),
     "resume": ("run.ckpt", '"run.ckpt"', "run.ckpt"),
