@@ -208,7 +208,7 @@ class Config(Model):
             " or `conv4[:30%]` (docs/tasks.md)"
         ),
     )
-    recompute: str = pydantic.Field(
+    recompute: Annotated[str, NO_FILE] = pydantic.Field(
         "none",
         description=(
             "layers whose features B computes again, so that less is kept: their names, `all`, or"

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import spelled
-from ..common import InputError, did_you_mean, read_description
+from ..common import InputError, did_you_mean
 from .frozen import with_frozen
-from .graph import IMAGES, resolve
 from .layer import FirstWeights, Layer, Network
 from .operation import LayerOperation
 from .operations.conv import Conv, Fc
@@ -103,7 +102,9 @@ def with_lora(network: Network, lora: Lora) -> Network:
     Raises:
         InputError: no layer has such a name, or none that has it can be adapted.
     """
+    from ..common import read_description
     from .description import Description
+    from .graph import resolve
 
     adapted = {layer.name for layer in _adaptable(network, lora.on)}
     trained = {layer.name for layer in _named(network, lora.train, "train")} - adapted
@@ -131,6 +132,7 @@ def adapters(network: Network) -> frozenset[str]:
 
 def without_lora(network: Network) -> Network:
     """Return the network that adapters were added to; its layers rest as they did beside them."""
+    from ..common import read_description
     from .load import load_network
 
     if not adapters(network):
@@ -260,6 +262,7 @@ def _with_adapters(
     What took the result of a layer that has them takes the sum.
     """
     from .description import Node
+    from .graph import IMAGES
 
     layers, sums, nodes = iter(network.layers), dict[str, str](), list[Node]()
     for node in description.layers:

@@ -119,7 +119,8 @@ def test_every_path_of_a_function_is_known() -> None:
         for name in emuchain.__all__
         if inspect.isfunction(getattr(emuchain, name))
         for argument, kind in inspect.signature(getattr(emuchain, name)).parameters.items()
-        if "PathLike" in str(kind.annotation) or kind.annotation in ("Run", "RunOfWeights")
+        if "PathLike" in str(kind.annotation)
+        or kind.annotation in ("Run", "RunOfWeights", "AnyData")
     }
     reading = {
         ("results", "path"),
@@ -129,12 +130,14 @@ def test_every_path_of_a_function_is_known() -> None:
         ("predict", "run"),
         ("generate", "run"),
         ("train", "data"),
+        ("study", "data"),
     }
     reading |= {("load_network", "network"), ("load_cluster", "cluster"), ("load_data", "where")}
     writing = {
         ("simulate", "trace"),
         ("train", "trace"),
         ("sweep", "csv"),
+        ("study", "csv"),
         ("export", "out"),
         ("report", "out"),
     }
