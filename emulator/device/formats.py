@@ -33,7 +33,7 @@ from ...kernels.attention import Operand
 from ...kernels.conv import Convolving, DotConvolution
 from ...kernels.number import BlockGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
-from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
+from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid, transform
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
 
@@ -51,6 +51,8 @@ _OUTPUTS, _INPUTS, _ROWS = 0, 1, -1
 """Along which axis of weights blocks lie."""
 _PIXELS = 192
 """Of operands of PG in blocks of pixels, what is added to their kind in the keys of their draws."""
+_SIGNS = 224
+"""What the signs are for that come before a transform of pixels."""
 _UPDATE_BITS = 48
 """Of the number by which words are drawn; those above have the replica."""
 
@@ -203,8 +205,8 @@ class MapFormats:
         samples: Numbers | None,
         axis: int = -1,
     ) -> Data:
-        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels; they
-        are rounded a second time, and not counted.
+        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels, maybe
+        transformed; they are rounded a second time, and not counted.
 
         Their words are those of a layer that makes a tensor, from number `first` of each sample on.
         Where none are drawn, pixels may be another `axis`.
@@ -212,6 +214,10 @@ class MapFormats:
         number, rounding = self.precision.format(kind), self.precision.rounding_of(kind)
         if not number.block:
             return maps
+        if self.precision.hadamard:
+            assert axis == -1
+            signs = PhiloxStream(self.seed, tensor, _SIGNS, 0).words(0, self.precision.hadamard)
+            transform(maps, 1 - 2 * (signs >> 31).astype(np.float32))
         words = self.again(kind, tensor, first, samples)
         return _round(maps, maps, number, rounding, axis, words, None)
 

@@ -212,6 +212,7 @@ class Storage:
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
+_HADAMARDS = "0", "4", "16"
 _DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
 """Products of a block that is summed exactly."""
 _SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
@@ -236,6 +237,8 @@ class Precision:
     """Of each kind, in the order of `KINDS`."""
     scale: str = "up"
     accumulate: str = "fp32"
+    hadamard: int = 0
+    """Pixels of a block that PG transforms before it rounds them; 0: none."""
     loss_scale: int = 1
     grows_every: int = 0
     layers: tuple[tuple[str, Precision], ...] = ()
@@ -387,6 +390,8 @@ class Precision:
             ]
         if self.accumulate != base.accumulate:
             words.append(f"accumulate={self.accumulate}")
+        if self.hadamard:
+            words.append(f"hadamard={self.hadamard}")
         if self.grows_every:
             words.append(f"loss_scale={loss_scale_text(self.loss_scale, self.grows_every)}")
         elif self.loss_scale != base.loss_scale:
@@ -414,6 +419,8 @@ class Precision:
                 yield f"rounding.{kind}", ours.name.lower()
         if own.accumulate != self.accumulate:
             yield "accumulate", own.accumulate
+        if own.hadamard != self.hadamard:
+            yield "hadamard", str(own.hadamard)
 
 
 SINGLE = Precision()
@@ -480,6 +487,7 @@ def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
+        hadamard=int(_choice("hadamard", str(table.get("hadamard", 0)), _HADAMARDS)),
         loss_scale=loss_scale,
         grows_every=grows_every,
         layers=(),
@@ -493,6 +501,11 @@ def check_dots(precision: Precision) -> None:
         ValueError: they have several, or it may not be.
     """
     given, size = f"accumulate = {precision.accumulate!r}", precision.dot
+    if precision.hadamard and not (size and precision.activations.block and precision.errors.block):
+        raise ValueError(
+            f"hadamard = {precision.hadamard}: transforms pixels that PG rounds in blocks; should be"
+            " with `accumulate` = 'dot:32', and activations and errors in blocks, such as 'mxfp4'"
+        )
     if not size:
         return
     for kind in _NARROW:

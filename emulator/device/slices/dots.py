@@ -154,7 +154,7 @@ class DotSlice(ConvSlice):
         own, first = self._arena.take(dy.shape), self.part.out_channels.start * pixels
         errors = own.reshape(len(dy), pixels, -1)
         errors[...] = dy.reshape(errors.shape)
-        if precision.rounding_of("errors") is Rounding.STOCHASTIC:
+        if precision.hadamard or precision.rounding_of("errors") is Rounding.STOCHASTIC:
             turned = np.ascontiguousarray(errors.swapaxes(1, 2))
             turned = self._formats.in_pixels("errors", turned, tensor, first, samples)
             errors[...] = turned.swapaxes(1, 2)

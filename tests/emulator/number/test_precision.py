@@ -28,6 +28,22 @@ def test_a_name_is_for_activations_weights_and_errors() -> None:
         ("fp32", "fp32"),
         ("q2.14", "q2.14"),
         ({"format": "mxfp8", "master": "bf16"}, "mxfp8 master=bf16"),
+        (
+            {"format": "mxfp4", "accumulate": "dot:32", "hadamard": 16},
+            "mxfp4 accumulate=dot:32 hadamard=16",
+        ),
+        (
+            {"format": "bf16", "layer": {"a.b": "fp8", "c:d": {"rounding": {"errors": "away"}}}},
+            "bf16 layer.a.b=fp8 layer.c:d.rounding.errors=away",
+        ),
+        (
+            {"format": "fp16", "layer": "a=fp16,b.states=bf16"},
+            "fp16 layer.a.accumulate=fp32 layer.b.states=bf16",
+        ),
+        (
+            {"format": "mxfp8", "errors": "fp16", "layer": {"x.errors": {"format": "mxfp8"}}},
+            "activations=mxfp8 weights=mxfp8 errors=fp16 layer.x.errors.format=mxfp8",
+        ),
         ({"activations": "bf16", "errors": "fp8-e5m2"}, "activations=bf16 errors=fp8-e5m2"),
         (
             {"format": "mxfp4", "scale": "floor", "rounding": "zero"},
@@ -114,6 +130,11 @@ def test_flags_change_keys_of_a_file() -> None:
             {"accumulate": "fp8"},
             "accumulate = 'fp8': should be 'fp32', 'int32', 'bf16', 'fp16', 'dot:8'",
         ),
+        ("mxfp4 hadamard=16", "hadamard = 16: transforms pixels that PG rounds in blocks"),
+        ("mxfp4 accumulate=dot:32 hadamard=8", "hadamard = '8': should be '0', '4' or '16'"),
+        ("bf16 layer.a=fp8 layer.a=fp16", "has 'format' twice"),
+        ({"layer": {"a b": "fp8"}}, "layer 'a b': should be a layer's name"),
+        ({"layer": 3}, "layer = 3: should be a table"),
         ({"accumulate": "kulisch"}, "accumulate = 'kulisch': sums of all products would travel"),
         (
             {"rounding": "odd"},

@@ -39,6 +39,7 @@ PRECISIONS: dict[str, Any] = {
         **{"format": "mxint8", "errors": "mxfp6", "accumulate": "dot:16"},
         **{"rounding": "stochastic", "master": "mxint8", "gradients": "bf16", "states": "mxfp8"},
     },
+    "transformed": {"format": "mxfp4", "accumulate": "dot:32", "hadamard": 16},
     "fixed point": {"format": "q2.6", "accumulate": "dot:8", "loss_scale": 64},
     "mxfp8": {"format": "mxfp8", "accumulate": "dot:32", "master": "bf16"},
 }

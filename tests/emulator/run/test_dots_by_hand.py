@@ -54,6 +54,16 @@ FORMS: dict[str, tuple[str, int, Form]] = {
     "mxfp8, in fp64": ("mxfp8 accumulate=dot:32", 32, dataclasses.replace(E4M3, block=32)),
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
     "powers of two": ("shift5 accumulate=dot:32 loss_scale=16", 32, Form(0, -13, 1.0)),
+    "mxfp4, transformed": (
+        "mxfp4 accumulate=dot:32 hadamard=16",
+        32,
+        dataclasses.replace(E2M1, block=32),
+    ),
+    "mxint8 by chance, transformed": (
+        "mxint8 rounding=stochastic accumulate=dot:8 hadamard=4",
+        8,
+        dataclasses.replace(INT8, by_chance=True),
+    ),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
 Forms = dict[str, tuple[int, Form, Form]]
@@ -103,6 +113,7 @@ class Emulation:
     def __init__(self, plan: Any, forms: Forms) -> None:
         self.forms, self.sample = forms, 0
         self.scale = plan.config.precision.loss_scale
+        self.hadamard = plan.config.precision.hadamard
         self.layers = list(plan.network.layers)
         self.masters = {}
         for layer in self.layers:
@@ -178,12 +189,33 @@ class Emulation:
         form = self._form(kind, made_by)
         if not form.block:
             return lines
+        if self.hadamard:
+            lines = self._transformed(lines, tensor)
 
         def words() -> np.ndarray:
             stream = PhiloxStream(SEED, tensor, 192 + KINDS.index(kind), sample)
             return stream.words(first, lines.size).reshape(lines.shape)
 
         return self._rounded(lines, -1, form, words)
+
+    def _transformed(self, lines: np.ndarray, tensor: int) -> np.ndarray:
+        """Each block times a matrix of Hadamard's, over the root of its size, in butterflies."""
+        size, lines = self.hadamard, lines.astype(F)
+        words = PhiloxStream(SEED, tensor, 224, 0).words(0, size)
+        for first in range(0, lines.shape[-1] - size + 1, size):
+            values = [lines[:, first + n] * F(-1 if words[n] >= 2**31 else 1) for n in range(size)]
+            distance = 1
+            while distance < size:
+                values = [
+                    values[n ^ distance] - values[n]
+                    if n & distance
+                    else values[n] + values[n ^ distance]
+                    for n in range(size)
+                ]
+                distance *= 2
+            for n in range(size):
+                lines[:, first + n] = values[n] / F(size**0.5)
+        return lines
 
     def _forward(self, layer: Any, x: np.ndarray) -> np.ndarray:
         x, weights = self._taken("activations", layer, x), self.weights[layer.name]
