@@ -22,7 +22,7 @@ from .load import (
     load_named,
 )
 from .multipliers import DSP_TYPES, Budget, Implementation, MultiplierRate, best_mix
-from .peak import Peak, peaks
+from .peak import Gain, Peak, gain, peaks, products_per_cycle
 from .varied import BANDWIDTH, CLOCK, LATENCY, MEMORY, Factors, varied, varied_board, varied_link
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Factors",
     "Fpga",
     "FunctionCore",
+    "Gain",
     "Gpu",
     "Implementation",
     "Link",
@@ -69,6 +70,7 @@ __all__ = [
     "cluster_keys",
     "clusters",
     "find_range",
+    "gain",
     "is_settable",
     "link_keys",
     "link_kinds",
@@ -76,6 +78,7 @@ __all__ = [
     "load_named",
     "lut_multipliers",
     "peaks",
+    "products_per_cycle",
     "range_of_class",
     "settable_keys",
     "varied",

@@ -237,16 +237,41 @@ Mix: TypeAlias = tuple[tuple[Implementation, int], ...]
 """Implementations, and how many multipliers of each."""
 
 
-def best_mix(dsp_type: str, kind: str, budget: Budget) -> Mix:
+WHOLE = "int8", "int4"
+"""Classes of whole numbers, whose implementations add whole numbers."""
+
+
+def adding(dsp_type: str, built: Implementation, products: int) -> Implementation:
+    """Return an implementation with its share of an addition in fp32, one for some products.
+
+    That takes what a multiply-add of fp8 does, whose product is a small part of it, or that of fp32
+    where DSPs have one.
+    """
+    if built.kind not in WHOLE or not products:
+        return built
+    by_kind = {other.kind: other for other in reversed(DSP_TYPES[dsp_type].built)}
+    add = by_kind.get("fp8", by_kind["fp32"])
+    return dataclasses.replace(
+        built,
+        dsp=built.dsp + add.dsp / products,
+        lut=math.ceil(built.lut + add.lut / products),
+        ff=math.ceil(built.ff + add.ff / products),
+    )
+
+
+def best_mix(dsp_type: str, kind: str, budget: Budget, products: int | None = None) -> Mix:
     """Return the mix of implementations that gives most multipliers of a class within a budget.
 
     A multiplier of a wider class serves a narrower one. Of two implementations the best mix is a
     corner of a small linear program: one of them alone, or as many of the first as leaves the
     second the room that two limits share. More than two at once would win only where all three
-    limits bind. What no design had is left out where a surer one makes the class.
+    limits bind. What no design had is left out where a surer one makes the class. Where `products`
+    are given, multipliers of whole numbers are `adding` for so many, and nothing is left out.
     """
     able = [built for built in DSP_TYPES[dsp_type].built if kind in (built.kind, *HELD[built.kind])]
-    if any(built.kind == kind and built.is_sure for built in able):
+    if products is not None:
+        able = [adding(dsp_type, built, products) for built in able]
+    elif any(built.kind == kind and built.is_sure for built in able):
         able = [built for built in able if built.is_sure]
     mixes: list[Mix] = [((built, budget.most(built)),) for built in able]
     for first, second in itertools.permutations(able, 2):

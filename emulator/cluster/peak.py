@@ -26,7 +26,15 @@ import numpy as np
 from ...kernels.number import MULTIPLIERS
 from .constants import find_range
 from .fpga import Fpga
-from .multipliers import DSP_TYPES, ORIGINS, Implementation, MultiplierRate
+from .multipliers import (
+    DSP_TYPES,
+    ORIGINS,
+    WHOLE,
+    Implementation,
+    MultiplierRate,
+    SharedDsps,
+    best_mix,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,6 +205,62 @@ def _factors(board: Fpga, built: Implementation) -> tuple[float, float]:
     ]
     downs, ups = zip(*ends, strict=True)
     return math.exp(-math.hypot(*map(math.log, downs))), math.exp(math.hypot(*map(math.log, ups)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """How many times as many products a board's engines make as in other formats: `times` as plans
+    count them, and `low` to `high` in nine of ten designs.
+    """
+
+    times: float
+    low: float
+    high: float
+
+
+def products_per_cycle(board: Fpga) -> float:
+    """Return how many products engines make in a cycle, of FP, EB and PG as many each."""
+    return len(board.shared.parts) * board.multipliers / sum(board.shared.parts)
+
+
+def gain(board: Fpga, other: Fpga, summed: int) -> Gain:
+    """Return the gain of a board in some formats over the same in others.
+
+    Its range is that of what multipliers take. Plans count sums of whole numbers in DSPs; sums in
+    fp32, one for each `summed` products (0: none), count at the lower end.
+    """
+    times = products_per_cycle(board) / products_per_cycle(other)
+    (least, most), (other_least, other_most) = _sizes(board), _sizes(other)
+    fewest = times
+    if board.budget is not None and summed and set(board.classes) & {*WHOLE}:
+        fewest = min(times, _adding(board, summed) / products_per_cycle(other))
+    return Gain(
+        times,
+        fewest * math.exp(-math.hypot(math.log(most), math.log(other_least))),
+        times * math.exp(math.hypot(math.log(least), math.log(other_most))),
+    )
+
+
+def _adding(board: Fpga, summed: int) -> float:
+    """Return the products in a cycle of multipliers with their share of additions in fp32."""
+    assert board.budget is not None and board.dsp_type is not None
+    rates = []
+    for kind in board.classes:
+        mix = best_mix(board.dsp_type, kind, board.budget, summed)
+        rates.append(MultiplierRate.of_mix(kind, mix, board.budget))
+    shared = SharedDsps.among(rates)
+    parts = math.floor(board.usable_dsps * shared.parts_per_dsp)
+    return len(shared.parts) * parts / sum(shared.parts)
+
+
+def _sizes(board: Fpga) -> tuple[float, float]:
+    """Return how many times as much a board's multipliers take in nine of ten designs: at least,
+    and at most.
+    """
+    built = [it for rate in board.shared.rates for it, count in rate.mix if count]
+    if not built:
+        return 1.0, 1.0
+    return min(it.low for it in built), max(it.high for it in built)
 
 
 def rate_of_design(

@@ -16,7 +16,7 @@ from .frame.kernels import starting
 from .frame.named import CLUSTER, switch
 
 if TYPE_CHECKING:
-    from ..cluster import Board, Cluster, ConstantRange, Fpga
+    from ..cluster import Board, Cluster, ConstantRange, Fpga, Gain
 
 _Constant: TypeAlias = "tuple[str, str, Any, ConstantRange | None]"
 """Whose it is, its key, its value, and its range if it is a number."""
@@ -27,16 +27,24 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty", "next
 @click.command(cls=FileCommand)
 @click.argument("name", type=CLUSTER, required=False)
 @switch("--toml", "Print its TOML description.", "as_toml")
+@click.option(
+    "--precision",
+    "formats",
+    metavar="A,B,...",
+    help="Say what its engines make in these formats, and how many times as much as in the first.",
+)
 @json_option("Print its constants as one JSON object.")
 @set_option
-def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Answer | None:
+def cluster(
+    name: str | None, as_toml: bool, formats: str | None, changes: dict[str, object]
+) -> Answer | None:
     """Show a cluster's boards, links and constants, or list the clusters and boards that come with
     emuchain.
 
     NAME is a cluster or a board of the list, or a TOML file of a cluster. Between `low` and `high`
     a constant lies in nine of ten cases.
     """
-    if name is None and (as_toml or changes):
+    if name is None and (as_toml or changes or formats):
         _need_name()
     with starting():
         from ..cluster import board_types, clusters, load_cluster
@@ -48,16 +56,20 @@ def cluster(name: str | None, as_toml: bool, changes: dict[str, object]) -> Answ
             raise InputError(
                 f"--set {next(iter(changes))}: {name} is a board; give a cluster, or its TOML file"
             )
-        return _of_board(name, as_toml)
+        return _of_board(name, as_toml, formats)
     loaded = load_cluster(name, changes, blame=SET)
     if as_toml:
         print(_as_toml(loaded), end="")
         return None
-    return Answer(lambda: _show(name, loaded, changes), lambda: _as_json(name, loaded, changes))
+    engines = _engines(loaded, formats)
+    return Answer(
+        lambda: _show(name, loaded, changes, engines),
+        lambda: _as_json(name, loaded, changes) | _engines_as_json(engines),
+    )
 
 
 def _need_name() -> NoReturn:
-    raise click.UsageError("--toml, --json and --set need the NAME of a cluster")
+    raise click.UsageError("--toml, --json, --precision and --set need the NAME of a cluster")
 
 
 def _as_toml(loaded: Cluster) -> str:
@@ -154,7 +166,9 @@ def _alone(kind: str) -> Cluster:
     return load_cluster({"name": kind, "boards": [{"type": kind}], "links": links})
 
 
-def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
+def _show(
+    name: str, loaded: Cluster, changes: dict[str, object], engines: Sequence[_Engines]
+) -> None:
     """Print a cluster: what it is, then a row for each constant."""
     from ..common import format_time_ps, plural
     from ..view import next_line, print_answer
@@ -168,6 +182,7 @@ def _show(name: str, loaded: Cluster, changes: dict[str, object]) -> None:
         [
             f"{loaded.name}: {_kind(loaded)}{', '.join(boards)}",
             *(f"board {board.name}: {_peak_words(board)}" for board in _fpgas(loaded)),
+            *map(_engine_words, engines),
             f"links: {link.bandwidth_gbps:g} Gb/s and {format_time_ps(link.latency_ps)} to each"
             " neighbour"
             + ("" if loaded.is_chain else f", {loaded.topology.name}")
@@ -216,7 +231,7 @@ def _kind(loaded: Cluster) -> str:
     return "a GPU with an FPGA: " if _fpgas(loaded) else "a GPU alone: "
 
 
-def _of_board(kind: str, as_toml: bool) -> Answer | None:
+def _of_board(kind: str, as_toml: bool, formats: str | None) -> Answer | None:
     """Return a board that comes with emuchain, on a chain of its own; or print its description."""
     from ..cluster import board_files, board_keys
     from ..common import read_text
@@ -227,18 +242,24 @@ def _of_board(kind: str, as_toml: bool) -> Answer | None:
     keys = board_keys(kind)
     loaded = _alone(kind)
     constants = list(_of_table(loaded.boards[0].name, "board", keys, loaded, 0))
+    engines = _engines(loaded, formats)
     return Answer(
-        lambda: _show_board(kind, keys, loaded, constants),
+        lambda: _show_board(kind, keys, loaded, constants, engines),
         lambda: {
             "board": kind,
             "boards": _boards_as_json(loaded),
             "constants": [_entry(*constant) for constant in constants],
+            **_engines_as_json(engines),
         },
     )
 
 
 def _show_board(
-    kind: str, keys: Mapping[str, Any], loaded: Cluster, constants: Sequence[_Constant]
+    kind: str,
+    keys: Mapping[str, Any],
+    loaded: Cluster,
+    constants: Sequence[_Constant],
+    engines: Sequence[_Engines],
 ) -> None:
     """Print a board: what it is, then a row for each constant."""
     from ..view import next_line, print_answer
@@ -247,6 +268,7 @@ def _show_board(
         [
             f"{kind}: a board, {loaded.boards[0].name}; {keys.get('source', 'without a source')}",
             *map(_peak_words, _fpgas(loaded)),
+            *map(_engine_words, engines),
             f'a cluster of your own has it as [[boards]] with type = "{kind}"',
             next_line(f"emuchain cluster {kind} --toml"),
         ]
@@ -305,6 +327,76 @@ def _peak_words(board: Fpga) -> str:
         f" {number(widest.gflops)} GFLOP/s, {number(widest.low)} to {number(widest.high)} in nine of"
         f" ten designs; {widest.origin}"
     )
+
+
+_Engines: TypeAlias = "tuple[str, Fpga, str, Gain | None]"
+"""A precision, a board with engines for it, the first precision, and the gain over that."""
+
+
+def _engines(loaded: Cluster, formats: str | None) -> list[_Engines]:
+    """Return the engines of each FPGA of a cluster in some formats, the first one's first.
+
+    Raises:
+        InputError: formats are unknown, or no board has engines.
+    """
+    if formats is None:
+        return []
+    from ..cluster import gain
+    from ..number import precision_of
+    from ..plan import in_precision
+
+    try:
+        given = [precision_of(name.strip()) for name in formats.split(",")]
+    except ValueError as error:
+        raise InputError(f"--precision {formats}: {error}") from None
+    if not _fpgas(loaded):
+        raise InputError(f"--precision {formats}: {loaded.name} has no FPGA; leave it out")
+    first, boards = str(given[0]), _fpgas(in_precision(loaded, given[0]))
+    engines: list[_Engines] = []
+    for precision in given:
+        for board, beside in zip(_fpgas(in_precision(loaded, precision)), boards, strict=True):
+            over = None if precision is given[0] else gain(board, beside, precision.added_products)
+            engines.append((str(precision), board, first, over))
+    return engines
+
+
+def _engine_words(engines: _Engines) -> str:
+    """Return what a board's engines make in a precision, and how many times as much as in the
+    first.
+    """
+    from ..cluster import products_per_cycle
+
+    precision, board, first, over = engines
+    made = products_per_cycle(board)
+    kinds = " and ".join(dict.fromkeys(rate.kind for rate in board.shared.rates))
+    gflops = 2 * made * board.clock_mhz * board.efficiency / 1000
+    said = f"{board.name} in {precision}: {made:,.0f} products a cycle of {kinds}, "
+    said += f"{number(gflops)} GFLOP/s"
+    if over is None:
+        return said
+    ends = f" ({over.low:.3g} to {over.high:.3g} in nine of ten designs)"
+    return f"{said}; {over.times:.3g} times {first}'s{ends if over.low < over.high else ''}"
+
+
+def _engines_as_json(engines: Sequence[_Engines]) -> dict[str, Any]:
+    """Return the same with the names of JSON; nothing without formats."""
+    from ..cluster import products_per_cycle
+
+    if not engines:
+        return {}
+    return {
+        "engines": [
+            {
+                "precision": precision,
+                "board": board.name,
+                "products_per_cycle": products_per_cycle(board),
+                "times": None if over is None else over.times,
+                "low": None if over is None else over.low,
+                "high": None if over is None else over.high,
+            }
+            for precision, board, _, over in engines
+        ]
+    }
 
 
 def _boards_as_json(loaded: Cluster) -> list[dict[str, Any]]:

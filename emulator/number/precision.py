@@ -295,6 +295,11 @@ class Precision:
         return _DOTS.get(self.accumulate, 0)
 
     @property
+    def added_products(self) -> int:
+        """Products for which there is one addition in fp32; 0 where sums are whole numbers."""
+        return 0 if self.accumulate == "int32" else max(1, self.dot)
+
+    @property
     def turns(self) -> bool:
         """Whether EB reads weights of its own, in blocks of output channels, where those of FP are
         of input channels.

@@ -16,9 +16,11 @@ from emuchain.emulator.cluster import (
     DSP_TYPES,
     Budget,
     Fpga,
+    Gain,
     best_mix,
     board_keys,
     board_types,
+    gain,
     load_cluster,
     peaks,
 )
@@ -31,6 +33,7 @@ from emuchain.emulator.cluster.peak import (
     rate_of_design,
     reach,
 )
+from emuchain.emulator.number import Precision, precision_of
 
 MEASURED = [design for design in DESIGNS if design.gflops]
 BOARDS = {"U280": "u280", "520N": "520n", "PAC D5005": "d5005"}
@@ -146,3 +149,46 @@ def test_a_board_whose_shell_leaves_nothing_reaches_nothing() -> None:
     assert [peak.multipliers for peak in peaks(board)] == [0] * len(peaks(board))
     assert all(peak.gflops == peak.low == peak.high == 0 for peak in peaks(board))
     assert peaks(board)[0].source
+
+
+def in_precision(board: Fpga, text: str) -> tuple[Fpga, Precision]:
+    precision = precision_of(text)
+    return board.in_classes(precision.multipliers, 1.0), precision
+
+
+def gain_over_bf16(board: Fpga, text: str) -> Gain:
+    own, precision = in_precision(board, text)
+    return gain(own, in_precision(board, "bf16")[0], precision.added_products)
+
+
+def test_a_gain_by_hand() -> None:
+    """Of a U280's 7,660 DSPs and 615,450 LUTs; 64 int8 products and two additions, each as large as
+    an fp8 multiply-add of 773 LUTs, make 42 + 773 / 32 LUTs a product.
+    """
+    found = gain_over_bf16(board_of("u280"), "mxint8 accumulate=dot:32")
+    half, int8, with_additions = 1811, 615450 // 42, 615450 // math.ceil(42 + 773 / 32)
+    assert found.times == pytest.approx(int8 / half, rel=1e-3)
+    size = math.exp(math.hypot(math.log(1.2), math.log(0.95)))
+    assert found.low == pytest.approx(with_additions / half / size, rel=1e-3)
+    assert found.high == pytest.approx(int8 / half * size, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_longer_blocks_gain_more(kind: str) -> None:
+    """Up to sums that are whole numbers to their end; multipliers of a wider class do as well, so no
+    gain is less than the range of sizes below 1.
+    """
+    board = board_of(kind)
+    sums = ("fp32", "dot:8", "dot:16", "dot:32")
+    gains = [gain_over_bf16(board, f"mxint8 accumulate={kept}") for kept in sums]
+    gains.append(gain_over_bf16(board, "int8 accumulate=int32"))
+    lows = [found.low for found in gains]
+    assert lows == sorted(lows) and len({found.times for found in gains}) == 1
+    assert all(found.low <= found.times <= found.high for found in gains)
+    own = gain_over_bf16(board, "bf16")
+    assert own.times == 1.0 and lows[0] >= own.low * 0.99
+
+
+def test_what_is_counted_has_no_range() -> None:
+    found = gain_over_bf16(board_of("u280", multipliers="one-per-dsp"), "mxint8")
+    assert (found.low, found.times, found.high) == (2.0, 2.0, 2.0)

@@ -80,10 +80,38 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 def test_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`cluster` = 'nobody': known: "):
         printed("nobody")
-    assert "--toml, --json and --set need the NAME of a cluster" in printed("--json")
+    assert "--toml, --json, --precision and --set need the NAME of a cluster" in printed("--json")
 
 
 def test_a_board_has_its_peak_where_a_cluster_has_it() -> None:
     [board] = json.loads(printed("d5005", "--json"))["boards"]
     assert board["name"] == "D5005"
     assert board["peak"]["fp32"]["low"] < 241.759 < board["peak"]["fp32"]["high"]
+
+
+def test_says_how_many_times_as_much_formats_make() -> None:
+    formats = "bf16,mxint8 accumulate=dot:32"
+    shown = " ".join(printed("u55c", "--precision", formats).split())
+    [first, second] = json.loads(printed("u55c", "--precision", formats, "--json"))["engines"]
+    assert (first["precision"], first["times"]) == ("bf16", None)
+    assert second["times"] == second["products_per_cycle"] / first["products_per_cycle"]
+    ends = f"({second['low']:.3g} to {second['high']:.3g} in nine of ten designs)"
+    assert f"{second['times']:.3g} times bf16's {ends}" in shown
+    assert second["low"] < second["times"] < second["high"]
+    assert "times bf16's" in " ".join(printed("vcu118", "--precision", "bf16,int8").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("u55c", "--precision", "bf17"), "--precision bf17: "),
+        (("p100", "--precision", "bf16"), "has no FPGA; leave it out"),
+        (("--precision", "bf16"), "need the NAME of a cluster"),
+    ],
+)
+def test_what_precision_refuses(arguments: tuple[str, ...], said: str) -> None:
+    try:
+        shown = printed(*arguments)
+    except InputError as error:
+        shown = str(error)
+    assert said in shown and "Traceback" not in shown
