@@ -114,20 +114,47 @@ def buffer_resources(buffers: Buffer, beta: float = 1.0) -> Resources:
     return Resources(lut=lut, bram_banks=math.ceil(beta * buffers.banks))
 
 
-def function_resources(part: Slice, engines: SliceEngines, board: Board) -> Resources:
+def function_resources(
+    part: Slice, engines: SliceEngines, board: Board, paces_ps: dict[int, int] | None = None
+) -> Resources:
     """Return the resources of a slice's special functions: those within its layer, of its own
     channels, and at the layer's end those of the whole layer's outputs.
 
-    They take no time, so there are as many as keep up with FP's results.
+    They take no time, so there are as many as keep up with FP's results, or with those of the
+    tensors in `paces_ps`, the time of a sample of each.
     """
     layer = part.layer
     of_layer = layer.operation.arithmetic(layer.input, layer.output)
     share = part.channels / cut_channels(layer)
-    works = [Arithmetic(*(math.ceil(share * count) for count in of_layer))]
-    if part.is_last:
-        works += [step.operation.arithmetic(step.input, step.output) for step in layer.sfu]
-    taken = (board.function_resources(work, engines.fp.sample_ps) for work in works if any(work))
+    own_ps, known = engines.fp.sample_ps, paces_ps or {}
+    works = [(Arithmetic(*(math.ceil(share * count) for count in of_layer)), own_ps)]
+    for step in layer.sfu if part.is_last else ():
+        work = step.operation.arithmetic(step.input, step.output)
+        works.append((work, known.get(step.makes.number, own_ps)))
+    taken = (board.function_resources(work, time_ps) for work, time_ps in works if any(work))
     return sum(taken, Resources())
+
+
+def _paces_ps(timing: Timing) -> dict[int, int]:
+    """Return the times of a sample of what factors of channels multiply, and of what follows in the
+    same special function unit: its rows come no faster than the map that the factors wait for.
+    """
+    of_layers: dict[int, int] = {}
+    for parts, engines_of in zip(timing.mapping.devices, timing.engines, strict=True):
+        for part, engines in zip(parts, engines_of, strict=True):
+            index = part.layer.index
+            of_layers[index] = max(of_layers.get(index, 0), engines.fp.sample_ps)
+    made_ps, paces_ps = {0: 0}, dict[int, int]()
+    for layer in timing.mapping.network.layers:
+        own_ps = made_ps[layer.makes.number] = of_layers.get(layer.index, 0)
+        for step in layer.sfu:
+            spreads = step.operation.joins and any(rows is not None for rows in step.row_maps)
+            times_ps = made_ps if spreads else paces_ps
+            slow_ps = [times_ps.get(tensor.number, 0) for tensor in step.reads]
+            made_ps[step.makes.number] = max(own_ps, *slow_ps)
+            if any(slow_ps):
+                paces_ps[step.makes.number] = made_ps[step.makes.number]
+    return paces_ps
 
 
 def bram_bytes(buffers: Buffer, beta: float = 1.0) -> int:
@@ -452,6 +479,7 @@ def _layout(
         slowest[load.device] = max(
             slowest.get(load.device, load), load, key=lambda load: load.sample_ps
         )
+    paces_ps = _paces_ps(timing)
     devices = tuple(
         _device(
             timing,
@@ -461,6 +489,7 @@ def _layout(
             balancing,
             slowest[device],
             missing[device],
+            paces_ps,
         )
         for device in range(len(mapping.devices))
     )
@@ -493,6 +522,7 @@ def _device(
     balancing: Balancing,
     slowest: EngineLoad,
     missing: int,
+    paces_ps: dict[int, int],
 ) -> DeviceLayout:
     board, beta, storage = timing.cluster.board(device), timing.cluster.beta, timing.cluster.storage
     parts, engines_of = timing.mapping.devices[device], timing.engines[device]
@@ -504,7 +534,7 @@ def _device(
         size = stored_bytes(part, off, in_flight, storage)
         if off.activations:
             memory = dataclasses.replace(memory, act_ram=Buffer())
-        functions = function_resources(part, engines, board)
+        functions = function_resources(part, engines, board, paces_ps)
         resources = taken + buffer_resources(memory.total, beta) + functions
         moved = port_bytes(part, off, storage)
         slices.append(SliceLayout(part, engines, memory, off, size, moved, functions, resources))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -62,8 +63,8 @@ class Upsample(SfuOperation):
 
     by_channel = True
     type = "upsample"
-    # Bilinear: two products for each of three means; back, one for each of four neighbours.
-    of_value = Arithmetic(10)
+    # Bilinear, over rows: two products, and two back; as many over columns, before the rows are.
+    of_value = Arithmetic(4)
     onnx = ("Resize",)
 
     def __post_init__(self) -> None:
@@ -77,7 +78,9 @@ class Upsample(SfuOperation):
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """See `SfuOperation`; repeating takes none."""
-        return Arithmetic() if self.mode == "nearest" else super().arithmetic(shape, made)
+        if self.mode == "nearest":
+            return Arithmetic()
+        return self.of_value.times(math.prod(made) + shape[0] * shape[1] * made[2])
 
     def sides(self, shape: Shape) -> tuple[Between, Between]:
         """Return where rows and columns of the result lie."""

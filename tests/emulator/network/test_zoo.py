@@ -23,6 +23,12 @@ VGG = {
 }
 VGG_HEADS = {"": (224, [4096, 4096, 1000]), "-cifar": (32, [512, 512, 10])}
 
+UNET = [
+    *((32, 3, 8), (16, 8, 16), (8, 16, 32), (4, 32, 64)),
+    *((8, 64 + 32, 32), (16, 32 + 16, 16), (32, 16 + 8, 8)),
+]
+"""Sizes of maps, and the channels before and behind each pair of convolutions."""
+
 # Convolutional and fully connected multiply-accumulates, parameters.
 KNOWN = {
     "vgg16": (15_346_630_656, 123_633_664, 138_357_544),
@@ -98,6 +104,12 @@ KNOWN = {
         + 64 * (32 + 96 * 9)
         + 2 * (3 * 16 + 3 * 32 + 3 * 64)
         + 650,
+    ),
+    "efficientnet-b0": (384_534_752, 1_280_000, 5_288_548),  # as torchvision counts
+    "unet-small": (
+        9 * sum(size**2 * out * (ins + out) for size, ins, out in UNET) + 32**2 * 80,
+        0,
+        sum(9 * out * (ins + out) + 4 * out for _, ins, out in UNET) + 90,
     ),
     "inception-cifar": (
         32**2 * 32 * 27

@@ -155,3 +155,12 @@ def test_models_of_pytorch_are_taken(one_line: Any) -> None:
         with pytest.raises(InputError, match=message) as error:
             emuchain.from_torch(model(other), torch.zeros(2, 3, 8, 8))
         assert one_line(error)
+
+
+def test_unet_small_trains_the_same_bits_on_several_boards(bits: Bits) -> None:
+    keys = {**KEYS, "samples": 8, "test_samples": 2, "batch": 4}
+    runs = [
+        emuchain.train("unet-small", devices=devices, micro_batch=micro_batch, **keys)
+        for devices, micro_batch in ((1, 4), (5, 1))
+    ]
+    assert bits(runs[0].weights) == bits(runs[1].weights)
