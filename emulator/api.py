@@ -65,7 +65,17 @@ from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
 from .view import TraceRequest, pair_timeline, pair_trace, write_trace
 
-_LISTED_KEYS = "resize", "crop", "mean", "std", "augment", "new_layers", "freeze", "class_weights"
+_LISTED_KEYS = (
+    "resize",
+    "crop",
+    "mean",
+    "std",
+    "augment",
+    "new_layers",
+    "freeze",
+    "class_weights",
+    "target_columns",
+)
 
 if TYPE_CHECKING:
     from .config import Config

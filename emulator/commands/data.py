@@ -93,14 +93,20 @@ def info(where: str, **flags: Any) -> Answer:
     return _text_answer(dataset) if dataset.symbols else _image_answer(dataset)
 
 
-def _own_answer(dataset: Dataset) -> Answer:
+_MOST_NAMED = 50
+"""Classes that are named."""
 
+
+def _own_answer(dataset: Dataset) -> Answer:
     labels, steps = dataset.train_labels, dataset.shape[1]
     numbers = labels.dtype.kind == "f"
     shape = " x ".join(map(str, labels.shape[1:])) or "one"
     inputs = f"{dataset.train_images.dtype} {' x '.join(map(str, dataset.shape))} (c, h, w)"
     if dataset.symbols:
         inputs = f"{plural(steps, 'symbol')}, 0 to {dataset.symbols - 1:,}"
+    classes = f"{dataset.n_classes}"
+    if dataset.n_classes <= _MOST_NAMED:
+        classes += f": {', '.join(dataset.classes)}"
     missing = dataset.missing_targets
     lines = {
         "name": dataset.name,
@@ -109,7 +115,7 @@ def _own_answer(dataset: Dataset) -> Answer:
         "inputs": inputs,
         "targets": f"{'numbers' if numbers else 'classes'}, {shape} for each sample",
         "no target": f"{missing:,} of {labels.size:,}" if missing else "",
-        "classes": "" if numbers else f"{dataset.n_classes}: {', '.join(dataset.classes)}",
+        "classes": "" if numbers else classes,
         "note": dataset.note,
     }
     values = {

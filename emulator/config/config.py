@@ -97,7 +97,7 @@ class Config(Model):
         description=(
             "`shapes` or `text` (built in); a folder with CIFAR-10 or MNIST, or with a folder of"
             " images for each class; FILE.npz or FILE.h5, with `images` and `labels`, or"
-            " `inputs` and `targets`; FILE.txt, a text in UTF-8; default: `text` for a network that"
+            " `inputs` and `targets`; FILE.csv, a table; FILE.txt, a text in UTF-8; default: `text` for a network that"
             " takes sequences, else `shapes`"
         ),
     )
@@ -146,6 +146,13 @@ class Config(Model):
     )
     split_seed: Annotated[int, pydantic.Field(ge=0, lt=1 << 63)] = pydantic.Field(
         0, description="seed that chooses these images, and orders those of a folder"
+    )
+    target_columns: Names = pydantic.Field(
+        (),
+        description=(
+            "columns of a table that are the targets; default: one called target, label, y or class,"
+            " or else the last"
+        ),
     )
     text_samples: Literal["windows", "lines"] = pydantic.Field(
         "windows",

@@ -212,14 +212,14 @@ class _Part(NamedTuple):
             images = self._whole("images", images, kind, symbols or 256)
         if not isinstance(images, LazyImages) and (images.ndim != 4 or 0 in images.shape[1:]):
             raise self._refusal("images", images, "should be images (N, channels, rows, columns)")
-        each_step = np.ndim(self.labels) == 2 or by_targets
+        least = -1 if np.ndim(self.labels) == 2 else 0
+        if by_targets:  # as numbers they may be negative
+            least = np.iinfo(np.int64).min
         count = len(images)
         if by_targets and getattr(self.labels, "dtype", None) == np.float32:
             labels = np.ascontiguousarray(self.labels)
         else:
-            labels = self._whole(
-                "labels", self.labels, np.int64, classes, least=-1 if each_step else 0
-            )
+            labels = self._whole("labels", self.labels, np.int64, classes, least=least)
         if by_targets and labels.shape[:1] != (count,):
             raise self._refusal("labels", labels, f"should be ({count}, …), one of each sample")
         if not by_targets and labels.shape not in ((count,), (count, images.shape[2])):

@@ -48,7 +48,7 @@ _KINDS = (
     _Kind(
         (".parquet", ".arrow"),
         "a table of Hugging Face or Arrow",
-        f"write its columns with {_ARRAYS}",
+        f"write its columns with {_ARRAYS}, or inputs=…, targets=…",
     ),
     _Kind((".npy",), "a single array of NumPy", f"put arrays together: {_ARRAYS}"),
     _Kind((".mat",), "a file of MATLAB", f"read it with scipy.io.loadmat, and write {_ARRAYS}"),
@@ -58,9 +58,10 @@ _KINDS = (
         "a container of records",
         f"write {_ARRAYS}",
     ),
+    _Kind((".csv", ".tsv"), "a table", "give the file itself"),
     _Kind(
-        (".csv", ".tsv", ".json", ".jsonl", ".xml"),
-        "a table or a list",
+        (".json", ".jsonl", ".xml"),
+        "a list",
         f"give {_BY_CLASS}, or write {_ARRAYS}",
     ),
     _Kind(SUFFIXES, "a single image", "give the folder that has a folder of images for each class"),
@@ -250,7 +251,16 @@ def _load_hdf5(path: Path, reading: Reading) -> Dataset:
     return load_hdf5(path, reading)
 
 
-_FILES: dict[str, _Loader] = {".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
+def _load_table(path: Path, reading: Reading) -> Dataset:
+    from .own.tables import load_table
+
+    return load_table(path, reading)
+
+
+_FILES: dict[str, _Loader] = {
+    **{".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5},
+    **{".csv": _load_table, ".tsv": _load_table},
+}
 
 
 @typed

@@ -150,7 +150,7 @@ class Reading:
     arrays come "first" or "last", where lengths do not tell; `mean` and `std` are for each channel,
     of values from 0 to 1. `augment` is of training images alone, by streams that follow from
     `seed`. The last `test_share` of each class in the order of `split_seed` is the test where a
-    data set has none of its own.
+    data set has none of its own. `target_columns` are those of a table that are targets.
     """
 
     resize: tuple[int, ...] = ()
@@ -162,6 +162,7 @@ class Reading:
     skip_broken: bool = False
     test_share: float = 0.1
     split_seed: int = 0
+    target_columns: tuple[str, ...] = ()
     seed: int = 1
 
     @property

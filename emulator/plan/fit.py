@@ -25,6 +25,8 @@ def fitted(network: Network, data: Dataset, name: str) -> Dataset:
         return (
             data.last_labels() if network.result_steps == 1 and data.train_labels.ndim > 1 else data
         )
+    if network.loss == "softmax" and data.by_targets and not (data.train_labels >= 0).any():
+        raise InputError(f"`data` = {name!r}: has no target: all classes are negative")
     if network.loss == "bce":
         _check_shares(name, data)
     symbols = data.symbols if _looks_up(network, data.shape, data.symbols) else 0
@@ -36,9 +38,8 @@ def fitted(network: Network, data: Dataset, name: str) -> Dataset:
 
     def targets(own: NDArray[Any]) -> NDArray[Any]:
         if network.loss == "softmax":
+            own = np.maximum(own, -1)
             return own.reshape(len(own), -1) if own.ndim > 2 else own
-        if own.dtype.kind != "f":
-            own = np.where(own < 0, np.nan, own)
         if own.ndim == 4:  # maps: outputs have their channels last
             own = own.transpose(0, 2, 3, 1)
         return np.ascontiguousarray(own.reshape(len(own), -1), np.float32)
@@ -66,8 +67,7 @@ def _fitted_images(own: Any, network: Network) -> Any:
 
 def _check_shares(name: str, data: Dataset) -> None:
     for own in (data.train_labels, data.test_labels):
-        least = 0 if own.dtype.kind == "f" else -1  # a class of -1 is none
-        if (own < least).any() or (own > 1).any():
+        if (own < 0).any() or (own > 1).any():
             raise InputError(
                 f"`data` = {name!r}: `loss` = bce takes targets from 0 to 1, and here they are"
                 f" {np.nanmin(own):g} to {np.nanmax(own):g}"

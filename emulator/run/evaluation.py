@@ -36,6 +36,7 @@ _OF_DATA = (
         "skip_broken",
         "test_share",
         "split_seed",
+        "target_columns",
     ),
     *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch", "loss"),
 )

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from ..frame.session import Session
 
 _INTERRUPTED_STATUS = 130
-_LISTS = "resize", "crop", "mean", "std", "augment", "new_layers", "freeze", "class_weights"
+_LISTS = (
+    "resize",
+    "crop",
+    "mean",
+    "std",
+    "augment",
+    "new_layers",
+    "freeze",
+    "class_weights",
+    "target_columns",
+)
 """Keys whose values are lists, which `--set` gives: the commas of flags are between values."""
 
 

@@ -13,7 +13,7 @@
     floats (N,), (N, values), ...                   numbers, or labels of yes or no
     names (N,)                                      classes, in the order of their names
 
-A negative class and a number that is NaN are no target.
+A negative class and a number that is NaN are no target; as numbers, whole ones may be negative.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from .pictures import ArrayPictures
 INPUTS, TARGETS = "inputs", "targets"
 TEST_INPUTS, TEST_TARGETS = "test_inputs", "test_targets"
 _MOST_SYMBOL = 2**31 - 2
+_MOST_CLASSES = 10**7
+"""Whole numbers of this size are numbers, and no classes."""
 _SHAPES = (
     "(N, values), (N, steps, values) of a sequence, or (N, channels, rows, columns); whole numbers"
     " (N, steps) of symbols; or uint8 (N, rows, columns) of images"
@@ -171,9 +173,9 @@ def targets_of(array: NDArray[Any], count: int, where: str, name: str) -> _Targe
         names, numbers = np.unique(array.astype(str), return_inverse=True)
         return _Targets(numbers.reshape(array.shape).astype(np.int64), tuple(map(str, names)))
     if array.dtype.kind in "iu":
-        if array.size and int(array.max()) > _MOST_SYMBOL:
-            raise InputError(f"{where}: `{name}`: a class of {array.max()}; should be from 0 on")
-        return _Targets(np.maximum(array.astype(np.int64), -1))
+        if not array.size or int(array.max()) < _MOST_CLASSES:
+            return _Targets(array.astype(np.int64))
+        array = array.astype(np.float64)  # such as times
     if array.dtype.kind not in "fb":
         raise InputError(
             f"{where}: `{name}` is of {array.dtype}; should be whole numbers or names of classes, or"
@@ -205,14 +207,11 @@ def own_dataset(
     inputs, symbols = inputs_of(train[0], where, names[0])
     targets = targets_of(np.asarray(train[1]), len(inputs), where, names[1])
     if test is None:
-        of_split = targets.values if targets.values.ndim == 1 else np.zeros(len(inputs), np.int64)
-        of_split = of_split if of_split.dtype.kind == "i" else np.zeros(len(inputs), np.int64)
         if len(inputs) < 2:
             raise InputError(f"{where}: has one sample, and none for the test; give two or more")
-        most = max(int(of_split.max()) + 1, 1)
-        first, last = split(
-            np.maximum(of_split, 0), most, reading.test_share, reading.split_seed, where
-        )
+        groups = _groups(targets.values)
+        most = int(groups.max()) + 1
+        first, last = split(groups, most, reading.test_share, reading.split_seed, where)
         share = f"{plural(len(last), 'sample')}, a share of {reading.test_share:g}"
         note = "; ".join(filter(None, [note, f"{share}, are the test"]))
         places = shuffled(first, reading.split_seed)
@@ -233,6 +232,17 @@ def own_dataset(
         symbols,
         by_targets=True,
     )
+
+
+def _groups(targets: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the class of each sample, of which a share is the test; 0 for all where they have no
+    class, or each its own, as numbers have.
+    """
+    if targets.ndim == 1 and targets.dtype.kind == "i":
+        values, groups = np.unique(targets, return_inverse=True)
+        if 2 * len(values) <= len(targets):
+            return groups.astype(np.int64)
+    return np.zeros(len(targets), np.int64)
 
 
 def _at(inputs: Any, places: NDArray[np.int64]) -> Any:
@@ -271,9 +281,7 @@ def _classes(
     if parts[0].dtype.kind == "f":
         count = int(np.prod(parts[0].shape[1:], dtype=np.int64))
         return given if len(given) == count else tuple(map(str, range(count)))
-    most = max(int(part.max(initial=-1)) for part in parts) + 1
-    if most == 0:
-        raise InputError(f"{where}: `{names[1]}` has no target: all are negative")
+    most = max(1, *(int(part.max(initial=0)) + 1 for part in parts))
     if not given:
         return tuple(map(str, range(most)))
     if most > len(given):

@@ -89,6 +89,7 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     ),
     "lr_warm_up": ("20", "20", 20),
     "label_smoothing": ("0.1", "0.1", 0.1),
+    "target_columns": ("price,rent", '["price", "rent"]', ("price", "rent")),
     "loss": ("mse", '"mse"', "mse"),
     "class_weights": ("1,0.5", "[1, 0.5]", (1.0, 0.5)),
     "rtl_device": ("2", "2", 2),

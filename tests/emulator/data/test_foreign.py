@@ -165,7 +165,7 @@ def test_what_is_no_toml_file_is_reported_by_its_kind(
         ),
         (
             ["train.csv", "test.csv"],
-            "holds test.csv, a table or a list; give images in a folder for each class",
+            "holds test.csv, a table; give the file itself",
         ),
         (["own.npz"], "holds own.npz; give"),
         (

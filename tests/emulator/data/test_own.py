@@ -98,9 +98,10 @@ TARGETS: dict[str, tuple[np.ndarray, np.ndarray, tuple[str, ...]]] = {
     "names": (np.array(["dog", "cat"])[CLASSES % 2], 1 - CLASSES % 2, ("cat", "dog")),
     "none": (
         np.where(CLASSES > 2, -100, CLASSES),
-        np.where(CLASSES > 2, -1, CLASSES),
+        np.where(CLASSES > 2, -100, CLASSES),
         ("0", "1", "2"),
     ),
+    "large numbers": (10**9 * CLASSES, (1e9 * CLASSES).astype(np.float32), ("0",)),
     "numbers": (CLASSES / 2, (CLASSES / 2).astype(np.float32), ("0",)),
     "truth values": (CLASSES[:, None] > [0, 1], (CLASSES[:, None] > [0, 1]) * 1.0, ("0", "1")),
 }
@@ -212,7 +213,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "not finite": ((np.where(floats(6) > 2, np.nan, np.nan), CLASSES), "sample 0 has a value that"),
     "negative symbols": ((CLASSES[:, None] - 1, CLASSES), "whole numbers (N, steps) are symbols"),
     "infinite": ((floats(6), np.full(N, np.inf)), "infinite in single precision"),
-    "no target": ((floats(6), np.full(N, -1)), "`targets` has no target: all are negative"),
+    "lists of one": (([[1.0]], [[0], [1]]), "`targets` has shape (2, 1); should be (1, …)"),
     "complex": ((floats(6), np.full(N, 1j)), "`targets` are of complex128"),
     "no columns": ({"a": floats(6)}, "has no column of targets, but a; call it `targets`"),
     "one sample": ((floats(6)[:1], [0]), "has one sample, and none for the test"),

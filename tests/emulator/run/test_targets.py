@@ -247,6 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, dict[str, Any], str]] = {
         {},
         "each of its 6x5 pixels; end with fc",
     ),
+    "no target": (MLP, (floats(6), classes() - 4), {}, "has no target: all classes are negative"),
     "weights": (MLP, (floats(6), classes()), {"class_weights": [1, 2]}, "2 numbers, but mlp has 4"),
     "weights of numbers": (
         *(MLP, (floats(6), floats(4)), {"loss": "mse", "class_weights": [1] * 4}),
