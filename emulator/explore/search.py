@@ -90,7 +90,10 @@ SEARCHES = {
 }
 """ZB-2p and ZB-V of Qi et al., sections 3 and 6, and the search without their limits."""
 
-BY_TIMES = {"zero-bubble": Search("zero-bubble", "", limit=1, tried=2_000_000)}
+BY_TIMES = {
+    "zero-bubble": Search("zero-bubble", "", limit=1, tried=2_000_000),
+    "interleaved": Search("interleaved", "", chunks=2, tried=2_000_000),
+}
 """Kinds with an order for equal stages, as they are on stages that differ: in the same memory."""
 
 
@@ -112,6 +115,7 @@ def search_order(
     shape: Shape,
     memory: Sequence[Fraction] | None = None,
     share: Fraction | None = None,
+    begin: Schedule | None = None,
 ) -> Searched:
     """Return the best order that is found of F, B and W of one mini-batch.
 
@@ -121,11 +125,13 @@ def search_order(
         memory: for each device, how many micro-batches of all its stages it may keep; without it,
             as many as the search says.
         share: the part of a micro-batch that is kept from B to W; without it, the search's.
+        begin: an order of one mini-batch that the answer takes no longer than; where B includes W,
+            it is needed.
 
     Raises:
         InputError: there is no room for one micro-batch, or the machine has no order of actions.
     """
-    problem = _Problem(search, shape, memory, search.share if share is None else share)
+    problem = _Problem(search, shape, memory, search.share if share is None else share, begin)
     order, time = problem.best()
     schedule = problem.schedule(order)
     dry_run(schedule, aligned=True)
@@ -136,19 +142,27 @@ class _Problem:
     """A search of one shape, as the kernels have it."""
 
     def __init__(
-        self, search: Search, shape: Shape, memory: Sequence[Fraction] | None, share: Fraction
+        self,
+        search: Search,
+        shape: Shape,
+        memory: Sequence[Fraction] | None,
+        share: Fraction,
+        begin: Schedule | None = None,
     ) -> None:
         machine = shape.machine
+        self._fused, self._from = machine.backward is Backward.FUSED, begin
         if machine.engines is not Engines.TURNS or machine.transport is Transport.STREAMED:
             raise InputError(
                 f"`schedule` = {search.name!r}: searches orders for devices that do one action"
                 " after another, with messages stored or hidden; leave out --engines and"
                 " --transport"
             )
-        if machine.backward is Backward.FUSED:
+        if self._fused and begin is None:
             raise InputError(f"`schedule` = {search.name!r}: has W apart from B; leave out --fused")
         if not 0 <= share <= 1:
             raise InputError(f"`gradient_features` = {share}: must be from 0 to 1")
+        # Where B includes W, that is an action of no time, and nothing is kept for it.
+        share = Fraction(0) if self._fused else share
         self._search, self._shape, self._share = search, shape, share
         self._fold = Fold(shape.devices, shape.chunks, search.in_v)
         limits = self._limits(memory)
@@ -158,8 +172,8 @@ class _Problem:
         columns = (
             [self._fold.device(stage) for stage in stages],
             [cost.forward_ps for cost in costs],
-            [cost.eb_ps for cost in costs],
-            [cost.known_pg_ps for cost in costs],
+            [cost.backward_ps if self._fused else cost.eb_ps for cost in costs],
+            [0 if self._fused else cost.known_pg_ps for cost in costs],
             [cost.transfer_ps for cost in costs],
             [0, *(cost.sent_errors_ps for cost in costs[:-1])],
             [unit for _ in stages],
@@ -245,6 +259,8 @@ class _Problem:
 
     def _fixed(self) -> Iterator[Orders]:
         """Yield orders that know no times: those of kinds that ship are among them."""
+        if self._from is not None:
+            yield self._read(self._from)
         devices, count, fold = self._shape.devices, self._shape.micro_batches, self._fold
         yield self._order([_one_by_one(fold.chunks, count)] * devices)
         if self._search.in_v:
@@ -287,6 +303,17 @@ class _Problem:
                 words.append(_late(count, *limits, int(self._limit[device]), room))
             yield self._order(words)
 
+    def _read(self, schedule: Schedule) -> Orders:
+        """Return the order of a schedule of one mini-batch."""
+        rows = []
+        for device, program in schedule.programs(range(self._shape.devices)).items():
+            at, row = self._fold.stages(device), []
+            for action in program:
+                if action.kind is not Kind.UPDATE:
+                    row.append(PASSES.index(action.kind) * self._fold.count + at[action.chunk])
+            rows.append(row)
+        return np.array(rows, np.int64)
+
     def _order(self, words: Sequence[Sequence[tuple[int, int]]]) -> Orders:
         """Return the order of each device's kinds of actions and chunks."""
         rows = []
@@ -298,7 +325,7 @@ class _Problem:
     def schedule(self, order: Orders) -> Schedule:
         """Return an order as a schedule of one mini-batch."""
         epoch, stages = self._shape.epoch, self._fold.count
-        programs = [[*_actions(row.tolist(), stages, self._fold)] for row in order]
+        programs = [[*_actions(row.tolist(), stages, self._fold, self._fused)] for row in order]
         micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
         return Schedule(
             self._search.name,
@@ -376,16 +403,23 @@ class _Problem:
         return int(kernels.order_bound(*arguments))
 
 
-def _actions(codes: Sequence[int], stages: int, fold: Fold) -> Iterator[Action]:
-    """Yield the actions of a device; each stage takes micro-batches in order."""
+def _actions(
+    codes: Sequence[int], stages: int, fold: Fold, fused: bool = False
+) -> Iterator[Action]:
+    """Yield the actions of a device; each stage takes micro-batches in order, and W follows its B
+    where that includes it.
+    """
     done = [0] * (len(PASSES) * stages)
     for code in codes:
         place, stage = divmod(code, stages)
         kind, chunk = PASSES[place], fold.chunk(stage)
         version = None if kind is Kind.GRADIENT else 0
         # B and W in cells of their own, so that CSV has W apart wherever it comes.
-        joined = False if kind is Kind.BACKWARD else None
-        yield Action(kind, done[code], version, chunk=chunk, joined=joined)
+        joined = False if kind is Kind.BACKWARD and not fused else None
+        if kind is not Kind.GRADIENT or not fused:
+            yield Action(kind, done[code], version, chunk=chunk, joined=joined)
+        if kind is Kind.BACKWARD and fused:
+            yield Action(Kind.GRADIENT, done[code], None, chunk=chunk)
         done[code] += 1
     yield Action(Kind.UPDATE, 1)
 

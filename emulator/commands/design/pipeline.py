@@ -17,7 +17,7 @@ from ..frame.command import Answer, FileCommand, drawn_in, json_option, plot_opt
 from ..frame.kernels import pause_collector, starting
 from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
-from .searched import feature_bytes_of, kind_of, searched_of, write_order
+from .searched import by_times, feature_bytes_of, kind_of, searched_of, write_order
 from .times import number_of, times_of
 
 if TYPE_CHECKING:
@@ -146,7 +146,9 @@ class _Run:
         from ...timing import schedule_of, time_pipeline
 
         self.kind, flags = _sized(flags)
-        self.shape, self.scale = _shape_of(self.kind, flags)
+        given, self.scale = _shape_of(self.kind, flags)
+        self.shape = by_times(self.kind, given)
+        self._is_timed = self.shape is not given
         _heed_work(self.kind, self.shape)
         self.feature_bytes = feature_bytes_of(flags["features"], self.shape.devices)
         self.searched = searched_of(self.shape, flags, self.feature_bytes)
@@ -347,7 +349,7 @@ class _Run:
         """Return a line where the order is one for stages that are equal, and these are not."""
         if not self.kind.equal_stages or self.shape.uniform:
             return []
-        if self.searched is not None:
+        if self.searched is not None or self._is_timed:
             return ["order: searched for these times; in training it is that of equal stages"]
         if self.plain_ps is None:
             return ["order: that of equal stages; on stages that differ another may be faster"]

@@ -4,6 +4,7 @@ say them.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*([kKMGT]i?B|B)?", re.ASCII)
 _POWERS = "KMGT"
+_MOST_TIMED = 200_000
+"""F and B of all shapes that are timed to choose one."""
 
 
 def sizes_of(text: str, name: str, devices: int) -> list[tuple[Fraction, bool]]:
@@ -155,7 +158,11 @@ def searched_of(
                 )
         if name not in BY_TIMES or shape.uniform or not _has_orders(shape):
             return None
-        return search_order(BY_TIMES[name], shape)
+        if name == "interleaved":
+            return _interleaved(BY_TIMES[name], shape)
+        return (
+            None if shape.machine.backward.value == "fused" else search_order(BY_TIMES[name], shape)
+        )
     if flags["warm_up"] is not None:
         raise InputError(f"`warm_up`: {name} searches its order; leave it out")
     if shape.chunks != search.chunks:
@@ -166,15 +173,54 @@ def searched_of(
     return search_order(search, shape, kept_of(flags["memory"], features, shape.devices), share)
 
 
+def _interleaved(search: Search, shape: Shape) -> Searched:
+    """Return the order of `interleaved` for stages that differ, in the memory of the device that
+    keeps most under that of equal ones.
+    """
+    from ...explore import search_order
+    from ...schedule import pipeline_kind
+    from ...timing import schedule_of, time_shape
+
+    kind = pipeline_kind(search.name)
+    most = max(time_shape(kind, shape).features)
+    begin, _ = schedule_of(kind, shape)
+    memory = [most] * shape.devices
+    return search_order(
+        dataclasses.replace(search, chunks=shape.chunks), shape, memory, None, begin
+    )
+
+
+def by_times(kind: PipelineKind, shape: Shape) -> Shape:
+    """Return the shape with the warm-up of `fbp-as` that is the fastest on stages that differ, of
+    those of 1F1B and more, up to twice as many F as there are stages; any other shape as it is.
+    """
+    from ...schedule import Transport
+    from ...timing import time_shape
+
+    devices = shape.devices
+    if (
+        kind.name != "fbp-as"
+        or shape.uniform
+        or shape.warm_ups is not None
+        or shape.machine.transport is Transport.STREAMED
+        or 2 * devices * len(shape.costs) * shape.micro_batches > _MOST_TIMED
+    ):
+        return shape
+    behind = range(devices - 1, -1, -1)
+    tried = [tuple(2 * (far + 1) for far in behind)]
+    for extra in range(devices + 1):
+        tried.append(tuple(far + 1 + -(-extra * far // max(devices - 1, 1)) for far in behind))
+    shapes = [dataclasses.replace(shape, warm_ups=warm_ups) for warm_ups in tried]
+    return min(shapes, key=lambda one: time_shape(kind, one).makespan_ps)
+
+
 def _has_orders(shape: Shape) -> bool:
     """Return whether a kind with an order for equal stages may have another on this machine."""
-    from ...schedule import Backward, Engines, Transport
+    from ...schedule import Engines, Transport
 
     machine = shape.machine
     return (
         machine.engines is Engines.TURNS
-        and machine.backward is Backward.SPLIT
         and machine.transport is not Transport.STREAMED
         and shape.warm_ups is None
-        and shape.chunks == 1
     )
