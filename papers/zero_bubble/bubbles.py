@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ...emulator.explore import SEARCHES, search_order
-from ...emulator.schedule import Backward, Machine, Shape, StageCosts, pipeline_kind
-from ...emulator.timing import time_shape
+from ...emulator.schedule import Backward, Machine, Schedule, Shape, StageCosts, pipeline_kind
+from ...emulator.timing import schedule_of, time_shape
 from ..accl.rows import Row, witnesses
 from ..claim import Measured, NoEvidence
 from ..constants import kept
@@ -41,30 +41,42 @@ def _rows(schedule: str = "") -> list[Row]:
 
 
 @kept
-def _bubble(name: str, devices: int, count: int, chunks: int, times: tuple[int, ...]) -> float:
-    """Return the bubble of a schedule."""
+def _order(
+    name: str, devices: int, count: int, chunks: int, times: tuple[int, ...]
+) -> tuple[Schedule, float]:
+    """Return the order of a schedule, and its bubble."""
     forward, errors, gradients, sent = times
     # A chunk's times are whole numbers in a unit of which a device's are as many times as much.
     costs = StageCosts(forward, errors + gradients, gradients, sent * chunks)
-    machine = Machine(backward=Backward.SPLIT)
-    if name in SEARCHES:
-        shape = Shape(devices, count, (costs,) * (devices * chunks), machine, chunks)
-        time_ps = search_order(SEARCHES[name], shape).time_ps
-        return float(1 - Fraction(costs.work_ps * chunks * count, time_ps))
-    kind = pipeline_kind(_KINDS[name])
     stages = (costs,) * (devices * chunks)
-    return float(time_shape(kind, Shape(devices, count, stages, kind.machine, chunks)).bubble)
+    if name in SEARCHES:
+        machine = Machine(backward=Backward.SPLIT)
+        found = search_order(SEARCHES[name], Shape(devices, count, stages, machine, chunks))
+        return found.schedule, float(1 - Fraction(costs.work_ps * chunks * count, found.time_ps))
+    kind = pipeline_kind(_KINDS[name])
+    shape = Shape(devices, count, stages, kind.machine, chunks)
+    return schedule_of(kind, shape)[0], float(time_shape(kind, shape).bubble)
 
 
-def _bubble_of(row: Row) -> float:
-    """Return the bubble of a row's schedule."""
+def _of_row(row: Row) -> tuple[Schedule, float]:
+    """Return the order of a row's schedule, and its bubble."""
     name, devices = row["schedule"], int(row["stages"])
     chunks = 2 if name == "zb-v" else 1
     if name == "interleaved":
         chunks = int(row["layers"]) // devices  # a layer is a stage
     keys = "forward_us", "backward_us", "gradient_us", "transfer_us"
     times = tuple(int(row[key]) for key in keys)
-    return _bubble(name, devices, int(row["micro_batches"]), chunks, times)
+    return _order(name, devices, int(row["micro_batches"]), chunks, times)
+
+
+def order_of(row: Row) -> Schedule:
+    """Return the order of a row's schedule, for the row's times."""
+    return _of_row(row)[0]
+
+
+def _bubble_of(row: Row) -> float:
+    """Return the bubble of a row's schedule."""
+    return _of_row(row)[1]
 
 
 def _worst(deviations: Sequence[float], what: str) -> Measured:

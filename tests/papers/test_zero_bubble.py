@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from emuchain.papers import load_claims, tables, validate
-from emuchain.papers.accl.rows import WITNESSES
+from emuchain.papers.accl.rows import WITNESSES, witnesses
 from emuchain.papers.claim import NoEvidence
-from emuchain.papers.zero_bubble import bubbles
+from emuchain.papers.zero_bubble import bubbles, memory
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = load_claims("zero_bubble")
@@ -59,6 +59,23 @@ def test_speed_ups_by_hand(folder: Path) -> None:
     """150 / 130 is predicted, and 120 / 80 in the table."""
     measured = bubbles.speed_up_percent("zb-h1").ours
     assert measured == pytest.approx(100 * (1 - (150 / 130) / (120 / 80)))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kept", "ends"),
+    [("1f1b", 2, 51328), ("zb-h1", 2, 51328), ("interleaved", 3, 50304)],
+)
+def test_memory_by_hand(folder: Path, schedule: str, kept: int, ends: int) -> None:
+    """Of four layers the first and the last are the embedding and the classifier. Under 1F1B the
+    first GPU keeps its layer's features of two micro-batches; interleaved, the last one keeps those
+    of three, of the chunk that has a layer.
+    """
+    [row] = [row for row in witnesses("zero_bubble.csv") if row["schedule"] == schedule]
+    features = 1024 * 3 * (34 * 2304 + 5 * 24 * 1024)
+    parameters = 12 * 2304**2 + ends * 2304
+    assert memory.gbytes(row) == pytest.approx(1e-9 * (kept * features + 18 * parameters))
+    off = 100 * (memory.gbytes(row) - 1)
+    assert memory.memory_percent(schedule).ours == pytest.approx(off)
 
 
 def test_without_rows_there_is_no_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
