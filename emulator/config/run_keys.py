@@ -30,6 +30,7 @@ class TrainKeys(TypedDict, total=False):
     skip_broken: bool
     test_share: float
     split_seed: int
+    target_columns: Names
     text_samples: Literal["windows", "lines"]
     samples: int | None
     test_samples: int | None

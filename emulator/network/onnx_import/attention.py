@@ -185,7 +185,7 @@ class Attentions:
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._constants = _constants(graph)
         self._values: dict[str, Heads | Mixed | _Scores] = {}
-        self._sequences: dict[str, list[Heads]] = {}
+        self._sequences: dict[str, Sequence[Heads | Mixed]] = {}
         self._nodes: set[int] = set()
         for node in graph.nodes if walk.attends else ():
             if node.operator == "Attention":
@@ -319,8 +319,9 @@ class Attentions:
     def _moved(self, node: OnnxNode) -> Sequence[Heads | Mixed]:
         """Return what a view makes."""
         heads = self._heads(node, 0)
-        is_mixed = isinstance(heads, Mixed)
-        return viewed(self._walk, node, heads) if is_mixed else moved(self._walk, node, heads)
+        if isinstance(heads, Mixed):
+            return viewed(self._walk, node, heads)
+        return moved(self._walk, node, heads)
 
     def _is_number(self, node: OnnxNode) -> bool:
         """Return whether a node multiplies or divides by one number, or by no constant."""
@@ -364,8 +365,9 @@ class Attentions:
         order again.
         """
         step = self._walk.step_of(Value(heads.step))
-        is_made = isinstance(heads, Heads) and step is not None and step.kind is Attention
-        value = plain(self._walk, heads) if is_made else None
+        value = None
+        if isinstance(heads, Heads) and step is not None and step.kind is Attention:
+            value = plain(self._walk, heads)
         if value is None:
             self._values[name] = heads
         else:
