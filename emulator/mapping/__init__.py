@@ -12,6 +12,7 @@ from .balancing import (
     formats_of,
     storage_of,
     stored_weight_bytes,
+    turned_lines,
     weight_lines,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
@@ -159,6 +160,7 @@ __all__ = [
     "streams_between",
     "tied_between",
     "tied_weights",
+    "turned_lines",
     "update_bytes",
     "weight_lines",
     "weight_memories",

@@ -428,19 +428,6 @@ def _check_tied(precision: Precision, head: Layer) -> None:
             )
 
 
-def check_whole_sums(config: Config) -> None:
-    """Check that boards that take actions as a whole add as they do.
-
-    Raises:
-        InputError: products would be summed in blocks.
-    """
-    if any(own.dot for own in config.precision.all_of):
-        raise InputError(
-            f"`precision` = {str(config.precision)!r}: sums of blocks are those of engines of their"
-            " own for FP, EB and PG; should be without `accumulate`, or with `engines` = 'split'"
-        )
-
-
 def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
     """Check that products of a layer can be summed in blocks.
 

@@ -29,7 +29,6 @@ from .chain import (
     check_loss_scale,
     check_precision,
     check_topology,
-    check_whole_sums,
     chunks_of,
     folded,
     in_precision,
@@ -203,8 +202,6 @@ def _plan_of(
     machine, chunks = machine_of(cluster, config.schedule), chunks_of(config, devices)
     check_gathers(config, machine, profiled=profile is not None)
     check_precision(config, network)
-    if machine is not None:
-        check_whole_sums(config)
     if isinstance(config.schedule, EditedKind):
         batch = config.batch // data_parallel.replicas
         config.schedule.order.check(

@@ -72,6 +72,8 @@ class PlannedStages:
     weight_shares: int = 1
     recomputed: frozenset[int] = frozenset()
     profile: Profile | None = None
+    dot: int = 0
+    """Products of a block that is summed exactly."""
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -115,6 +117,7 @@ class PlannedStages:
                 copies=self.parameter_copies,
                 shares=self.weight_shares,
                 recomputed=self.recomputed,
+                dot=self.dot,
             )
             if self.profile is not None:
                 times = self.profile.by_layer(self.boards[stage].name, samples)
@@ -156,7 +159,8 @@ def stages_on_boards(
     """
     fold = Fold(epoch.devices, epoch.chunks, config.schedule.in_v)
     count = fold.count
-    most = len(BoardStages(network, [cluster.board(0)], 1).places) - 1
+    precision = config.precision
+    most = len(BoardStages(network, [cluster.board(0)], 1, precision=precision).places) - 1
     if count > most:
         raise InputError(
             f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places"
@@ -170,9 +174,9 @@ def stages_on_boards(
     room, shares = cluster.parameter_room, cluster.sharing.weights
     values = size, board_number(config), room, shares, recomputed
     if profile is None:
-        pieces = BoardStages(network, boards, *values)
+        pieces = BoardStages(network, boards, *values, precision=precision)
     else:
-        pieces = MeasuredBoardStages(network, boards, *values, profile=profile)
+        pieces = MeasuredBoardStages(network, boards, *values, profile=profile, precision=precision)
 
     if by_hand is not None:
         mapping = by_hand
@@ -183,7 +187,9 @@ def stages_on_boards(
         mapping = _within_layers(network, pieces, links, Demand(kept, weight_copies=copies))
     kept_samples = tuple(size * count_kept for count_kept in kept)
     planned = PlannedStages(
-        mapping, tuple(boards), machine, fold, kept_samples, copies, *values, profile
+        *(mapping, tuple(boards), machine, fold, kept_samples, copies, *values),
+        profile=profile,
+        dot=precision.dot,
     )
     # What does not fit raises here, ahead of the run.
     for stage in range(count):

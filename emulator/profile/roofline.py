@@ -47,6 +47,7 @@ from ..mapping import (
     slice_memory,
     slice_works,
     streams_between,
+    turned_lines,
 )
 from ..network import Layer, Network, Phase
 from ..number import Storage
@@ -60,7 +61,8 @@ class PartNeeds(NamedTuple):
     `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes
     `copies` arrays:
     itself, its gradient, and what an optimiser keeps beside them, of which replicas may share some
-    out; a frozen one takes itself alone. Of the weights themselves it has one of `shares`.
+    out; a frozen one takes itself alone. Of the weights themselves it has one of `shares`. EB may
+    have `turned_bytes` of weights of its own, in place of those of FP.
     """
 
     part: Slice
@@ -75,6 +77,7 @@ class PartNeeds(NamedTuple):
     recomputed: bool = False
     input_bytes: int = 0
     """Of a sample, what is kept where its features are recomputed from what arrives."""
+    turned_bytes: int = 0
 
     @classmethod
     def of(
@@ -83,11 +86,16 @@ class PartNeeds(NamedTuple):
         number: NumberFormat = FP32,
         copies: Fraction | int = COPIES,
         shares: int = 1,
+        dot: int = 0,
         *,
         recomputed: bool = False,
     ) -> PartNeeds:
-        """Return the needs of a slice, with values of a format."""
-        storage = Storage.all_in(number)
+        """Return the needs of a slice, with values of a format, and sums of blocks of `dot`
+        products.
+        """
+        storage = dataclasses.replace(Storage.all_in(number), dot=dot)
+        turned = turned_lines(part, part.channels, storage)
+        turned_bytes = 0 if turned is None else turned.bytes_in(number)
         memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
         copies, shares = (1, 1) if part.layer.frozen else (copies, shares)
         return cls(
@@ -95,13 +103,14 @@ class PartNeeds(NamedTuple):
             part.macs,
             part.eb_macs,
             part.pg_macs,
-            memory.lpram.bytes,
+            memory.lpram.bytes - turned_bytes,
             features,
             memory.working.bytes,
             copies,
             shares,
             recomputed,
             arriving_bytes(part, number),
+            turned_bytes,
         )
 
     @property
@@ -362,6 +371,7 @@ def board_stage(
     number: NumberFormat = FP32,
     copies: Fraction | int = COPIES,
     shares: int = 1,
+    dot: int = 0,
     parameters_together: bool = False,
     recomputed: Collection[int] = (),
 ) -> BoardStage:
@@ -378,6 +388,7 @@ def board_stage(
         copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside
             them, or its share of these.
         shares: number of replicas that share weights out.
+        dot: products of a block that is summed exactly; then EB has weights of its own.
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
         recomputed: the layers, by index, whose features B recomputes from what arrives at them.
@@ -388,7 +399,7 @@ def board_stage(
     needs = []
     for part in slices:
         again = part.layer.index in recomputed
-        needs.append(PartNeeds.of(part, number, copies, shares, recomputed=again))
+        needs.append(PartNeeds.of(part, number, copies, shares, dot, recomputed=again))
     return stage_of_needs(
         needs,
         board,
@@ -497,7 +508,7 @@ def _layer_data(
     return LayerData(
         Phases(work_ps + steps_ps, eb_ps + steps_ps if layer.has_eb else 0, pg_ps),
         DataBytes(
-            -(-weight_copies * parameters // needs.shares),
+            -(-weight_copies * (parameters + needs.turned_bytes) // needs.shares),
             math.ceil((needs.copies - 1) * parameters),
             kept_samples * kept + min(samples, kept_samples) * again,
         ),

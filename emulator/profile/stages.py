@@ -28,8 +28,16 @@ from typing import NamedTuple
 from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import COPIES, Slice, TiedWeights, cut_channels, tied_between
+from ..mapping import (
+    COPIES,
+    Slice,
+    TiedWeights,
+    channels_together,
+    cut_channels,
+    tied_between,
+)
 from ..network import Layer, Network
+from ..number import SINGLE, Precision
 from ..schedule import StageCosts
 from .profile import LayerTimes, Profile
 from .roofline import BoardStage, DoesNotFit, PartNeeds, boundary_bytes, cut_bytes, stage_of_needs
@@ -142,10 +150,12 @@ class BoardStages(Stages):
         copies: Fraction | int = COPIES,
         shares: int = 1,
         recomputed: Collection[int] = (),
+        *,
+        precision: Precision = SINGLE,
     ) -> None:
         """Take a network, a chain's boards, a micro-batch's samples, values' format, a parameter's
         arrays, the number of replicas that share weights out, and the layers whose features are
-        recomputed.
+        recomputed; a run's `precision` says where sums need blocks of channels together.
         """
         self._recomputed = frozenset(recomputed)
         self.name, self.samples = network.name, samples
@@ -153,6 +163,7 @@ class BoardStages(Stages):
         self.kinds = tuple(board.name for board in boards)
         self._network, self._boards, self._number = network, tuple(boards), number
         self._copies, self._shares, self.heads = copies, shares, network.heads
+        self._precision = precision
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [layer.training_macs for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
@@ -168,16 +179,13 @@ class BoardStages(Stages):
 
         Devices that share one exchange states within an action, and actions are timed as a whole.
         """
-        ranges = [
-            range(
-                first,
-                behind,
-                behind - first if layer.operation.recurs else max(1, (behind - first) // PIECES),
-            )
-            for layer, (first, behind) in zip(
-                self._network.layers, itertools.pairwise(self.starts), strict=True
-            )
-        ]
+        ranges = []
+        for layer, (first, behind) in zip(
+            self._network.layers, itertools.pairwise(self.starts), strict=True
+        ):
+            block = channels_together(layer, self._precision)
+            few = -(-max(1, (behind - first) // PIECES) // block) * block
+            ranges.append(range(first, behind, behind - first if layer.operation.recurs else few))
         return [*itertools.chain.from_iterable(ranges), self.end]
 
     def costs(
@@ -224,7 +232,7 @@ class BoardStages(Stages):
         for part in self.slices(begin, end):
             needs = self._of_part(part.layer.index, part.begin, part.end)
             arrays = Fraction(1, needs.shares) + needs.copies - 1
-            total += arrays * needs.parameter_bytes
+            total += arrays * needs.parameter_bytes + Fraction(needs.turned_bytes, needs.shares)
         return math.ceil(total)
 
     def _work(self, place: int) -> int:
@@ -247,8 +255,8 @@ class BoardStages(Stages):
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
         part = Slice(self._network.layers[layer], begin, end)
-        again = layer in self._recomputed
-        return PartNeeds.of(part, self._number, self._copies, self._shares, recomputed=again)
+        values, again = (self._number, self._copies, self._shares), layer in self._recomputed
+        return PartNeeds.of(part, *values, self._precision.dot, recomputed=again)
 
     def _stage(
         self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool
@@ -437,11 +445,13 @@ class MeasuredBoardStages(BoardStages):
         recomputed: Collection[int] = (),
         *,
         profile: Profile,
+        precision: Precision = SINGLE,
     ) -> None:
         """Take what `BoardStages` takes, and the profile, which has all layers and boards
         (`check_profile`).
         """
-        super().__init__(network, boards, samples, number, copies, shares, recomputed)
+        values = number, copies, shares, recomputed
+        super().__init__(network, boards, samples, *values, precision=precision)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(

@@ -11,7 +11,7 @@ from emuchain.emulator.cluster import Fpga, load_cluster
 from emuchain.emulator.mapping import Mapping, Slice, cut_channels, streams
 from emuchain.emulator.network import Network, Phase, load_network
 from emuchain.emulator.profile import Data, DoesNotFit, board_stage, boundary_bytes, cut_bytes
-from emuchain.kernels.number import FP16
+from emuchain.kernels.number import FP16, number_format
 
 PERIOD_PS, MULTIPLIERS = 1000, 10
 MACS = 20 * 20 * 100  # of conv2: a 1x1 kernel, 20 channels in and out, maps of 10x10
@@ -226,3 +226,14 @@ def test_boards_that_come_with_emuchain_have_what_it_takes() -> None:
         whole(load_network("resnet50"), 0, 53), load_cluster("vc709").board(0), 1, 1
     )
     assert found.off_chip_bytes and found.bound_by_memory
+
+
+def test_sums_of_blocks_take_weights_of_eb_and_blocks_of_pixels() -> None:
+    """Of conv2 EB has 20 blocks of 20 weights; of 20 channels in and out, PG has 32 pixels."""
+    number = number_format("mxint8")
+    plain = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number)
+    found = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number, dot=32)
+    assert found.costs == plain.costs
+    assert found.on_chip_bytes - plain.on_chip_bytes == 20 * 21 + 2 * 20 * 33
+    twice = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number, dot=32, weight_copies=2)
+    assert twice.on_chip_bytes - found.on_chip_bytes == 20 * 21 + 2 * (20 * 21 + 21)
