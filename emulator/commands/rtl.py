@@ -21,9 +21,10 @@ from ..common import (
     validate,
 )
 from ..config import Config
-from ..plan import make_plan
+from ..plan import ChainPlan, make_plan
 from ..rtl import (
     MINI_BATCHES,
+    MODULES,
     DeviceResources,
     Rtl,
     RtlResult,
@@ -34,9 +35,11 @@ from ..rtl import (
     find_tools,
     find_yosys,
     needs_compiler,
+    planned_engines,
     simulate_rtl,
     sources,
     waves_file,
+    write_engines,
 )
 from ..run import trained_mini_batches
 from ..view import Line, print_answer, table
@@ -65,13 +68,21 @@ def write_rtl(
     batch = flags.get("batch", _BATCH)
     sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
     settings = {**flags, "schedule": "sync", **sizes}
+    config = validate(Config, settings, "command line")
+    if config.precision.dot:
+        if simulate or synthesise:
+            raise InputError(
+                f"`precision` = {str(config.precision)!r}: RTL has engines that add products in"
+                " blocks, and no devices of them; leave out --simulate and --synthesise"
+            )
+        return _write_engines(make_plan(config, 1), out, latency)
     tools = None
     if simulate:
         tools = find_tools()
         needs_compiler(tools)
     yosys = find_yosys() if synthesise else None
     with contextlib.ExitStack() as files, phases("working out the plan and its RTL") as phase:
-        rtl = Rtl.of(make_plan(validate(Config, settings, "command line"), 1), latency)
+        rtl = Rtl.of(make_plan(config, 1), latency)
         names = (
             [] if waves is None else [waves_file(waves, device.number) for device in rtl.devices]
         )
@@ -91,6 +102,36 @@ def write_rtl(
             _print_resources(taken)
 
     return Answer(show, status=0 if result is None or result.is_right else 1)
+
+
+def _write_engines(plan: ChainPlan, out: str, latency: int) -> Answer:
+    """Write FP and EB of each slice whose products are added in blocks."""
+    engines = planned_engines(plan, latency)
+    with own_folder(out) as folder:
+        write_engines(engines, folder)
+    what = f"{plan.network.name} on {plan.devices} x {plan.cluster.boards[0].name}"
+    said = (
+        f"{what}: {plural(len(engines), 'engine')} of {plan.config.precision.accumulate} and"
+        f" {len(MODULES)} modules in {out}; devices of them have no RTL"
+    )
+    rows = [
+        [
+            f"{planned.engine.phase} of {planned.engine.part} on device {planned.device}",
+            f"{planned.multipliers:,}",
+            str(planned.engine.units),
+            f"{2 * planned.engine.dot * planned.engine.units:,}",
+            f"{planned.engine.row_cycles:,}",
+            f"{planned.planned_cycles:,}",
+        ]
+        for planned in engines
+    ]
+    columns = ["engine", "planned", "units", "multipliers", "cycles a row", "planned cycles"]
+
+    def show() -> None:
+        print_answer([Line(said)])
+        table("Engines", columns, rows, names=("engine",))
+
+    return Answer(show)
 
 
 def _synthesised(

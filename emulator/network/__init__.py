@@ -25,6 +25,7 @@ from .operation import (
     RowMap,
     SfuOperation,
     SfuStep,
+    Window,
     operation_types,
 )
 from .operations.recurrent import BIASES, Recurrent
@@ -67,6 +68,7 @@ __all__ = [
     "TorchNetwork",
     "Training",
     "Unit",
+    "Window",
     "adapter_tensors",
     "adapters",
     "code_of",

@@ -1,6 +1,14 @@
 from .clock import RtlDeviceClock, clocks_of, run_mini_batches
 from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
-from .dots import DotEngine, dot_engine, engine_module
+from .dots import (
+    MODULES,
+    DotEngine,
+    PlannedEngine,
+    dot_engine,
+    engine_module,
+    planned_engines,
+    write_engines,
+)
 from .generate import MINI_BATCHES, Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
@@ -23,6 +31,7 @@ from .verilator import SOURCES, Tools, find_tools, lint, needs_compiler, sources
 __all__ = [
     "KINDS",
     "MINI_BATCHES",
+    "MODULES",
     "SOURCES",
     "DeviceDesign",
     "DeviceModel",
@@ -31,6 +40,7 @@ __all__ = [
     "EngineDesign",
     "EngineRows",
     "MiniBatch",
+    "PlannedEngine",
     "Reference",
     "Rtl",
     "RtlChain",
@@ -52,10 +62,12 @@ __all__ = [
     "find_yosys",
     "lint",
     "needs_compiler",
+    "planned_engines",
     "rtl_numerics",
     "run_mini_batches",
     "simulate_rtl",
     "sources",
     "waves_file",
     "waves_files",
+    "write_engines",
 ]

@@ -3,7 +3,7 @@
 FP and EB have units that multiply N channels at a place of the kernel for two channels of their
 results in a cycle: exactly, two products in a DSP, and with one addition in fp32 for each of the
 two sums (`sv/dot_engine.sv`). What is generated is such an engine with its control and its
-weights; devices have none of them yet.
+weights, a module of its own; devices have none of them yet.
 
 Operands are whole numbers of up to eight bits, alone or in blocks with a scale.
 """
@@ -11,15 +11,21 @@ Operands are whole numbers of up to eight bits, alone or in blocks with a scale.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Literal
 
 from ...kernels.number import BlockGrid, NumberFormat
-from ..common import InputError
+from ..cluster import Engine
+from ..common import InputError, write_whole
 from ..mapping import Slice
+from ..network import Window
+from ..network.operations.conv import Conv, Fc
 from ..number import Precision
-from .design import comment, interleaved_every
+from ..plan import ChainPlan
+from .design import comment, identifier, interleaved_every
 from .generate import instance
+from .verilator import SOURCES
 
 WIDTH = 8
 """Bits of an operand."""
@@ -68,6 +74,16 @@ class DotEngine:
         return -(-self.read // self.dot) * rows * columns
 
     @property
+    def window(self) -> Window:
+        """The layer's window; a kernel that covers the map steps over all of it, so that in EB no
+        place outside of the map is added.
+        """
+        window = self.part.layer.window
+        if window.kernel == self.part.layer.input[1:] and window.pad == (0, 0):
+            return window._replace(stride=window.kernel)
+        return window
+
+    @property
     def columns(self) -> tuple[int, int]:
         """Columns that are read, and of the results."""
         there, back = self.part.layer.input[2], self.part.layer.output[2]
@@ -96,7 +112,7 @@ class DotEngine:
     @property
     def parameters(self) -> Mapping[str, int]:
         """The parameters of `dot_engine`."""
-        kernel, stride, pad = self.part.layer.window
+        kernel, stride, pad = self.window
         read, made = self.columns
         return {
             "BACKWARD": int(self.phase == "EB"),
@@ -129,8 +145,13 @@ def dot_engine(
     """Return FP or EB of a slice, of as many units as these multipliers make, at least one.
 
     Raises:
-        InputError: its operands are not whole numbers of so many bits.
+        InputError: its layer has none, or its operands are not whole numbers of so many bits.
     """
+    if not isinstance(part.layer.operation, (Conv, Fc)):
+        raise InputError(
+            f"{part.layer.name}: an engine of blocks is that of a convolution or a fully connected"
+            " layer; leave out `accumulate`"
+        )
     operands = precision.activations if phase == "FP" else precision.errors, precision.weights
     steps = [_step(number) for number in operands]
     shared = {number.block for number in operands}
@@ -143,6 +164,55 @@ def dot_engine(
     most = -(-engine.made // 2) * engine.columns[1]
     units = max(1, min(multipliers // (2 * precision.dot), most))
     return dataclasses.replace(engine, units=units)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedEngine:
+    """An engine of a plan's device, of so many multipliers; cycles of a row in the plan."""
+
+    device: int
+    engine: DotEngine
+    multipliers: int
+    planned_cycles: int
+
+    @property
+    def module(self) -> str:
+        """The name of its module."""
+        engine = self.engine
+        return f"device{self.device}_{identifier(engine.part.layer.name)}_{engine.phase.lower()}"
+
+
+def planned_engines(plan: ChainPlan, latency: int = 0) -> tuple[PlannedEngine, ...]:
+    """Return FP and EB of each slice of a plan whose products are added in blocks, with additions
+    of `latency` cycles.
+
+    Raises:
+        InputError: one of them has no such engine.
+    """
+    plan.needs_rows("RTL")
+    made = []
+    for device, slices in enumerate(plan.mapping.devices):
+        period_ps = plan.cluster.board(device).period_ps
+        for part, engines in zip(slices, plan.timing.engines[device], strict=True):
+            phases: tuple[tuple[Literal["FP", "EB"], Engine | None], ...] = (
+                ("FP", engines.fp),
+                ("EB", engines.eb),
+            )
+            for phase, planned in phases:
+                if planned is not None:
+                    count, row = planned.multipliers, planned.row_ps // period_ps
+                    own = dot_engine(part, phase, count, plan.config.precision, latency=latency)
+                    made.append(PlannedEngine(device, own, count, row))
+    return tuple(made)
+
+
+def write_engines(engines: tuple[PlannedEngine, ...], folder: pathlib.Path) -> None:
+    """Write engines, and the modules that they are made of, into a folder."""
+    for name in MODULES:
+        write_whole(folder / f"{name}.sv", (SOURCES / f"{name}.sv").read_bytes())
+    for planned in engines:
+        text = engine_module(planned.engine, planned.module)
+        write_whole(folder / f"{planned.module}.sv", text)
 
 
 def engine_module(engine: DotEngine, name: str) -> str:

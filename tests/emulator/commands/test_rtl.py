@@ -246,3 +246,18 @@ def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> 
     assert "give a folder that can be written" in refused(
         capsys, "quick-cifar", "--out", "/proc/rtl"
     )
+
+
+def test_engines_of_blocks(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Their files and rows; devices of them are refused in one line."""
+    network, boards, out = files
+    arguments = "rtl", network, "--devices", "2", "--cluster", boards, "--out", out
+    dots = "--precision", "mxint8", "--precision.accumulate", "dot:8"
+    assert emuchain(*arguments, *dots) == 0
+    shown = capsys.readouterr().out
+    assert "two on 2 x small: 5 engines of dot:8 and 8 modules in" in shown
+    assert "FP of conv2[0:16] ICP on device 1" in shown
+    assert (Path(out) / "device1_conv2_fp.sv").read_text().startswith("// FP of conv2[0:16] ICP")
+    assert emuchain(*arguments, *dots, "--simulate") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "leave out --simulate and --synthesise" in said

@@ -17,16 +17,18 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice, slice_works
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import (
+    MODULES,
     DotEngine,
     dot_engine,
     engine_module,
     find_tools,
     lint,
+    planned_engines,
+    write_engines,
 )
-from emuchain.emulator.rtl.dots import MODULES
 from emuchain.kernels.conv import DotConvolution
 
-from .chains import RELU, cluster, conv, fc, network, plan
+from .chains import RELU, TWO_LAYERS, cluster, conv, fc, network, plan
 from .conftest import SOURCES, BuildStream, BuildStreamOf, Records
 from .test_quantise import canonical, stream
 from .test_slang import slang
@@ -173,7 +175,7 @@ class Bench:
         """Return the rows that a row of results takes, channels last, their scales, and which meet
         it; zeros outside of the map.
         """
-        (kernel, _), (stride, _), (pad, _) = self.engine.part.layer.window
+        (kernel, _), (stride, _), (pad, _) = self.engine.window
         codes, scales, reach = [], [], np.ones(kernel, np.uint8)
         for tap in range(kernel):
             at = row * stride + tap - pad
@@ -244,6 +246,7 @@ CASES = {
         2,
         2,
     ),
+    "mxint8, a whole map": ("mxint8 accumulate=dot:8", (20, 2, 3), fc(5), 32, 0, 0),
 }
 
 SCALES = (127,), (60, 127, 190), (2, 252), (60, 70), (127, NAN)
@@ -347,6 +350,26 @@ def test_verilator_warns_of_nothing(tmp_path: Path) -> None:
         top = tmp_path / "one.sv"
         top.write_text(engine_module(engine_of(name, "EB"), "one"), encoding="utf-8")
         assert lint(find_tools(), top, FILES) == ""
+
+
+@pytest.mark.usefixtures("verilator")
+def test_engines_of_a_plan(tmp_path: Path) -> None:
+    """FP of all slices, EB of all but those on images, with what they are made of beside them."""
+    made = plan(TWO_LAYERS, cluster(80), 2, precision="int8 accumulate=dot:8")
+    engines = planned_engines(made)
+    assert [planned.module for planned in engines] == [
+        *("device0_conv1_fp", "device0_conv2_fp", "device0_conv2_eb"),
+        *("device1_conv2_fp", "device1_conv2_eb", "device1_fc1_fp", "device1_fc1_eb"),
+    ]
+    write_engines(engines, tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.sv")} == {
+        *MODULES,
+        *(planned.module for planned in engines),
+    }
+    files = [tmp_path / f"{name}.sv" for name in MODULES]
+    for planned in engines:
+        assert lint(find_tools(), tmp_path / f"{planned.module}.sv", files) == ""
+        assert 2 * planned.engine.dot * planned.engine.units <= max(16, planned.multipliers)
 
 
 @pytest.mark.parametrize("phase", ["FP", "EB"])
