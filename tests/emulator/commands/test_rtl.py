@@ -98,10 +98,10 @@ def test_it_has_number_formats(
         in top
     )
     capsys.readouterr()
-    said = refused(capsys, *arguments[1:], "q2.14")
+    said = refused(capsys, *arguments[1:], "e5m9@16")
     assert said.endswith(
-        "RTL has no q2.14 for activations; it has fp32, bf16, fp16, fp8, and formats of blocks,"
-        " such as mxint8"
+        "RTL has no e5m9@16 for activations; it has fp32, bf16, fp16, fp8, fixed point, and formats"
+        " of blocks, such as mxint8"
     )
 
 
