@@ -17,6 +17,7 @@ from .memories import MASTER, TURNED, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
 from .rules import Rule, Rules
+from .scales import TensorScales, merged_scales
 from .sideband import LIMBS, NormSums
 from .slices import (
     Learnt,
@@ -62,6 +63,7 @@ __all__ = [
     "SoftmaxHead",
     "State",
     "Tally",
+    "TensorScales",
     "TextSource",
     "VocabularyHead",
     "all_backward",
@@ -70,6 +72,7 @@ __all__ = [
     "epoch_order",
     "evaluate_on_gpu",
     "joined_weights",
+    "merged_scales",
     "named_weights",
     "numerics_of",
     "train_on_gpu",

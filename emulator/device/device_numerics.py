@@ -56,6 +56,7 @@ from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .recompute import Recomputed
 from .rules import Rule
+from .scales import is_of_scales
 from .sfu import Sfu
 from .slices import ConvSlice, DotSlice, Learnt, Lengths, SliceNumerics
 
@@ -522,6 +523,7 @@ class DeviceNumerics:
         return {
             **(dict.fromkeys((SCALED, SKIPPED), 0) if follows else {}),
             **self._formats.tally.counts(),
+            **self._formats.scales.state(),
             **{f"{_SCALE}{key}": n for key, n in follows.items()},
         }
 
@@ -529,12 +531,14 @@ class DeviceNumerics:
         """Restore what `counts` returned."""
         if self._formats is not None:
             self._formats.tally.restore(state)
-        self.take_loss_scale(state)
+        self.take_scales(state)
 
-    def take_loss_scale(self, state: Mapping[str, int]) -> None:
-        """Restore the loss scale alone, if it follows overflows, from what `counts` returned on any
-        device.
+    def take_scales(self, state: Mapping[str, int]) -> None:
+        """Restore scales alone: the loss scale, if it follows overflows, from what `counts` returned
+        on any device, and those of maps from what all of the chain returned.
         """
+        if self._formats is not None:
+            self._formats.scales.restore(state)
         names = (field.name for field in dataclasses.fields(LossScale))
         follows = {name: state[_SCALE + name] for name in names if _SCALE + name in state}
         if follows:
@@ -749,5 +753,9 @@ class FaultyNumerics(DeviceNumerics):
         super().restore_counts(state)
         rounded = super().counts().keys()
         self._seen = collections.Counter(
-            {name: count for name, count in state.items() if name not in rounded}
+            {
+                name: count
+                for name, count in state.items()
+                if name not in rounded and not is_of_scales(name)
+            }
         )

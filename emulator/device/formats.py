@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from ...kernels import Arena
 from ...kernels.attention import Operand
 from ...kernels.conv import Convolving, DotConvolution
-from ...kernels.number import BlockGrid, NumberFormat, Rounding
+from ...kernels.number import BlockGrid, FloatGrid, NumberFormat, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid, transform
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
+from .scales import TensorScales
 
 _OPERANDS = 128
 """Of operands within a layer, what is added to their kind in the keys of their draws."""
@@ -130,6 +131,7 @@ class MapFormats:
     arena: Arena = dataclasses.field(compare=False)
     replica: int = 0
     tally: RoundingTally = dataclasses.field(default_factory=RoundingTally, compare=False)
+    scales: TensorScales = dataclasses.field(default_factory=TensorScales, compare=False)
 
     @property
     def counts_updates(self) -> bool:
@@ -152,9 +154,10 @@ class MapFormats:
         maps: Data,
         tensor: int,
         samples: Numbers | None = None,
+        place: str = "outputs",
     ) -> Data:
         """Return whole maps of a tensor in the format of their kind; `samples` (n,) are their
-        numbers in training.
+        numbers in training. They are of a layer's outputs or inputs, which tells scales apart.
 
         In evaluation, which has no `samples`, what is rounded by chance in training is rounded to
         even. Errors may be overwritten; activations may still be needed as they were.
@@ -167,8 +170,15 @@ class MapFormats:
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
-        row = math.prod(maps.shape[2:])
-        return _round(maps, out, number, rounding, -1, words, counts, row)
+        row, history = math.prod(maps.shape[2:]), self.precision.history
+        if not history or not isinstance(number.grid, FloatGrid):
+            return _round(maps, out, number, rounding, -1, words, counts, row)
+        name = f"{kind}_{place}_{tensor}"
+        scale = self.scales.exponent(name, maps, number.grid.largest, history, samples)
+        np.multiply(maps, np.float32(2.0**-scale), out=out)
+        made = _round(out, out, number, rounding, -1, words, counts, row)
+        made *= np.float32(2.0**scale)
+        return made
 
     def operand(
         self,
@@ -249,8 +259,8 @@ class MapFormats:
         )
         # A row that has a scale has to be whole.
         is_whole = part.cut is Cut.OCP or (part.is_first and part.is_last)
-        if is_whole or number.tensor_bytes:
-            return self.rounded("errors", dx, tensor, samples) if part.is_first else dx
+        if is_whole or number.tensor_bytes or self.precision.history:
+            return self.rounded("errors", dx, tensor, samples, "inputs") if part.is_first else dx
         begin, end = (min(channels, first_own(edge, number)) for edge in (part.begin, part.end))
         if number.grid is None or begin == end:
             return dx

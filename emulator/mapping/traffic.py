@@ -291,7 +291,9 @@ def streams_between(
             return FP32, 0, None
         is_within = partial is not None and tensor == layer.reads
         errors = precision.of(tensor.error_formats).errors
-        if is_within and (right.cut is Cut.OCP or errors.tensor_bytes):
+        # One device has to see the largest number of a row, or of a map.
+        is_seen_whole = errors.tensor_bytes or precision.of(tensor.error_formats).history
+        if is_within and (right.cut is Cut.OCP or is_seen_whole):
             return own.sums, 0, None
         return (
             (errors, begins[tensor.number], own.sums)

@@ -56,6 +56,7 @@ from ...kernels.number import (
 )
 from ..common import did_you_mean, either
 from .exact import sum_bits
+from .history import check_history, history_of, scaling_text
 from .loss_scale import loss_scale_of, loss_scale_text
 from .sharing import Sharing
 from .text import KINDS, LAYER_KEYS, layer_tables, layer_word, table_of
@@ -212,7 +213,6 @@ class Storage:
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
-_HADAMARDS = "0", "4", "16"
 _DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
 """Products of a block that is summed exactly."""
 _SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
@@ -239,6 +239,8 @@ class Precision:
     accumulate: str = "fp32"
     hadamard: int = 0
     """Pixels of a block that PG transforms before it rounds them; 0: none."""
+    history: int = 0
+    """Mini-batches whose largest numbers tell the scales of maps; 0: these have none."""
     loss_scale: int = 1
     grows_every: int = 0
     layers: tuple[tuple[str, Precision], ...] = ()
@@ -266,15 +268,11 @@ class Precision:
         return self, *(own for _, own in self.layers)
 
     def of(self, formats: int) -> Precision:
-        """Return the precision of layers and tensors that are marked with this number: 0 is the
-        run's, and others count `layers`.
-        """
+        """Return that of layers and tensors marked with a number: 0 is the run's."""
         return self.layers[formats - 1][1] if formats else self
 
     def reading(self, other: Precision) -> Precision:
-        """Return the precision of what engines multiply where they read activations of
-        another.
-        """
+        """Return the precision of engines that read activations of another."""
         rounding = (other.rounding[0], *self.rounding[1:])
         return dataclasses.replace(self, activations=other.activations, rounding=rounding)
 
@@ -397,6 +395,8 @@ class Precision:
             words.append(f"accumulate={self.accumulate}")
         if self.hadamard:
             words.append(f"hadamard={self.hadamard}")
+        if self.history:
+            words.append(f"scaling={scaling_text(self.history)}")
         if self.grows_every:
             words.append(f"loss_scale={loss_scale_text(self.loss_scale, self.grows_every)}")
         elif self.loss_scale != base.loss_scale:
@@ -426,6 +426,8 @@ class Precision:
             yield "accumulate", own.accumulate
         if own.hadamard != self.hadamard:
             yield "hadamard", str(own.hadamard)
+        if own.history != self.history:
+            yield "scaling", scaling_text(own.history)
 
 
 SINGLE = Precision()
@@ -492,7 +494,8 @@ def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
-        hadamard=int(_choice("hadamard", str(table.get("hadamard", 0)), _HADAMARDS)),
+        hadamard=int(_choice("hadamard", str(table.get("hadamard", 0)), ("0", "4", "16"))),
+        history=history_of(table.get("scaling", "none")),
         loss_scale=loss_scale,
         grows_every=grows_every,
         layers=(),
@@ -505,6 +508,8 @@ def check_dots(precision: Precision) -> None:
     Raises:
         ValueError: they have several, or it may not be.
     """
+    maps = {kind: precision.format(kind) for kind in ("activations", "errors")}
+    check_history(precision.history, precision.accumulate, maps)
     given, size = f"accumulate = {precision.accumulate!r}", precision.dot
     if precision.hadamard and not (size and precision.activations.block and precision.errors.block):
         raise ValueError(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
-LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard"
+LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard", "scaling"
 """The keys of a layer's table."""
 _LAYER, _ROUNDING = "layer.", "rounding"
 

@@ -397,7 +397,7 @@ def _check_layer(config: Config, layer: Layer) -> None:
         _check_integers(config.batch, operands, layer, given)
         if not layer.has_weights:  # shares are in its own format
             _check_integers(config.batch, own, layer, given)
-    if own.dot or own.hadamard:
+    if own.dot or own.hadamard or own.history:
         _check_dots(operands, layer, given)
     if own.dot and not layer.has_weights:
         _check_exact(own, operands, layer, given)
@@ -429,7 +429,7 @@ def _check_tied(precision: Precision, head: Layer) -> None:
 
 
 def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
-    """Check that products of a layer can be summed in blocks.
+    """Check that products of a layer can be summed in blocks, and its maps be scaled.
 
     Raises:
         InputError: they cannot.
@@ -477,6 +477,11 @@ def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> 
         InputError: it cannot.
     """
     precision, kind = config.precision, config.schedule
+    if faults.deaths and any(own.history for own in precision.all_of):
+        raise InputError(
+            f"`precision` = {str(precision)!r}: boards keep the largest numbers of mini-batches, and"
+            " `faults.deaths` has one die; should be without `scaling`"
+        )
     if not precision.grows_every:
         return
     given, usual = f"`precision` = {str(precision)!r}: the loss scale", "should be a number"

@@ -44,6 +44,8 @@ def check_formats(precision: Precision) -> None:
         raise InputError(f"{given} accumulates in fp32; leave out `accumulate`")
     if precision.grows_every:
         raise InputError(f"{given} scales errors by one number; give `loss_scale` such as 1024")
+    if precision.history:
+        raise InputError(f"{given} has no scales of whole maps; leave out `scaling`")
     if precision.layers:
         raise InputError(f"{given} computes all layers in one format; leave out `layer`")
     for kind in KINDS:

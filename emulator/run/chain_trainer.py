@@ -25,6 +25,7 @@ from ..device import (
     ImageSource,
     MapFormats,
     Rules,
+    TensorScales,
     epoch_order,
     numerics_of,
 )
@@ -65,7 +66,8 @@ class _MakeNumerics:
         precision = self.segment.plan.config.precision
         formats = None
         if not precision.is_single:
-            formats = MapFormats(precision, seed, arena, self.replica)
+            scales = TensorScales(self.segment.samples, self.segment.plan.config.batch)
+            formats = MapFormats(precision, seed, arena, self.replica, scales=scales)
         slices = [
             numerics_of(
                 part, start, seed, arena, formats, kept_channels(part, streams.device, blocks)

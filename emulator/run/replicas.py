@@ -28,7 +28,7 @@ from ...comm.exchange import (
 )
 from ...kernels import Arena
 from ...kernels.number import FP32
-from ..device import LIMBS
+from ..device import LIMBS, merged_scales
 from ..plan import ChainPlan
 from ..timing import FaultyTiming
 from .chain import Carriers, Chain, MakeNumerics, Wiring, build_chain
@@ -127,13 +127,19 @@ class Replicas:
         }
 
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
-        """Restore the loss scale of all devices, which have the same, from what all ranks' `clocks`
-        returned on any boards.
+        """Restore the loss scale of all devices, which have the same, and the scales of maps, which
+        each chain has of its own, from what all ranks' `clocks` returned on any boards.
         """
-        [counts, *_] = [of_one["counts"] for of_one in state.values() if "counts" in of_one]
-        for device in (device for chain in self.chains for device in chain.devices):
-            if device.numerics is not None:
-                device.numerics.take_loss_scale(counts)
+        by_name = {name: one["counts"] for name, one in state.items() if "counts" in one}
+        first = next(iter(by_name.values()))
+        for replica, chain in enumerate(self.chains):
+            own = [
+                counts for name, counts in by_name.items() if name.startswith(f"replica {replica} ")
+            ]
+            scales = {**first, **merged_scales(own)}
+            for device in chain.devices:
+                if device.numerics is not None:
+                    device.numerics.take_scales(scales)
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """Restore what all ranks' `clocks` returned."""

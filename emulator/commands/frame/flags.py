@@ -93,6 +93,7 @@ PRECISION_KEYS = {
     "rounding": "even, away, zero or stochastic",
     "scale": "scales of blocks: up, or OCP's floor",
     "hadamard": "pixels that PG transforms before it rounds them: 0, 4 or 16",
+    "scaling": "scales of whole maps: none or delayed",
     "loss_scale": "power of two by which errors are scaled up, or dynamic",
     "layer": "formats of single layers: head=bf16,conv1:conv3.errors=fp16",
 }

@@ -73,6 +73,17 @@ def test_rows_with_a_scale_are_rounded_whole() -> None:
     }
 
 
+def test_maps_with_a_scale_are_rounded_by_one_device() -> None:
+    """Its largest number tells later scales: errors of inputs travel as sums within the layer, and
+    are narrow on links between layers; a scale of a mini-batch takes no bytes.
+    """
+    network = load_network("quick-cifar")
+    scaled, plain = precision_of("fp8 scaling=delayed"), precision_of("fp8")
+    within, before = (row_bytes(cut_in(network, 2, 10), number) for number in (scaled, plain))
+    assert within == {**before, DataPath.INPUT_ERRORS: 4 * 54 * 8}
+    assert row_bytes(cut_in(network, 1, 0), scaled) == row_bytes(cut_in(network, 1, 0), plain)
+
+
 @pytest.mark.parametrize(
     ("accumulate", "size"), [("bf16", 2), ("fp16", 2), ("fp32", 4), ("dot:8", 4)]
 )

@@ -64,6 +64,12 @@ FORMS: dict[str, tuple[str, int, Form]] = {
         8,
         dataclasses.replace(INT8, by_chance=True),
     ),
+    "fp8 by the last two": ("fp8 scaling=delayed:history=2", 1, E4M3),
+    "int8 by the last three, by chance": (
+        "int8 scaling=delayed:history=3 rounding=stochastic",
+        1,
+        Form(7, 0, 127 / 128, by_chance=True),
+    ),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
 Forms = dict[str, tuple[int, Form, Form]]
@@ -113,7 +119,10 @@ class Emulation:
     def __init__(self, plan: Any, forms: Forms) -> None:
         self.forms, self.sample = forms, 0
         self.scale = plan.config.precision.loss_scale
-        self.hadamard = plan.config.precision.hadamard
+        self.hadamard, self.history = (
+            getattr(plan.config.precision, key) for key in ("hadamard", "history")
+        )
+        self.largest: dict[tuple[str, int], list[float]] = {}
         self.layers = list(plan.network.layers)
         self.masters = {}
         for layer in self.layers:
@@ -174,8 +183,9 @@ class Emulation:
     def _map(self, kind: str, maps: np.ndarray, tensor: int, sample: int, layer: Any) -> np.ndarray:
         """Round a map (channels, rows, columns) of a layer; words go by pixels."""
         rows, shape = np.moveaxis(maps, 0, -1), np.moveaxis(maps, 0, -1).shape
-        made = self._rounded(
-            rows,
+        scale = self._scale(kind, rows, tensor, sample // BATCH, layer) if self.history else F(1)
+        made = scale * self._rounded(
+            rows / scale,
             -1,
             self._form(kind, layer.name),
             lambda: self._words(tensor, KINDS.index(kind), sample, shape),
@@ -197,6 +207,15 @@ class Emulation:
             return stream.words(first, lines.size).reshape(lines.shape)
 
         return self._rounded(lines, -1, form, words)
+
+    def _scale(self, kind: str, rows: np.ndarray, tensor: int, step: int, layer: Any) -> Any:
+        """The least power of two under which no number of the last mini-batches is beyond."""
+        largest = self.largest.setdefault((kind, tensor), [])
+        largest += [0.0] * (step + 1 - len(largest))
+        largest[step] = max(largest[step], float(np.abs(rows).max()))
+        most = max(largest[max(0, step - self.history) : step], default=0.0)
+        top = self._form(kind, layer.name).largest
+        return F(2.0 ** np.ceil(np.log2(most / top))) if most else F(1)
 
     def _transformed(self, lines: np.ndarray, tensor: int) -> np.ndarray:
         """Each block times a matrix of Hadamard's, over the root of its size, in butterflies."""

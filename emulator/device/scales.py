@@ -1,0 +1,118 @@
+"""Scales of whole maps by the largest numbers of mini-batches before (Transformer Engine's delayed
+scaling, of FP8 Formats for Deep Learning, Micikevicius et al., 2022).
+
+A map's numbers are divided by its tensor's scale, rounded, and multiplied by it. The scale is the
+least power of two under which the largest number of the last mini-batches would not saturate, so
+that dividing is exact; before there is any, it is 1. A scale is that of a whole mini-batch, so it
+depends on no micro-batches; those of outputs and of inputs of a layer are apart, since other
+devices round them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PREFIX = "scale_"
+"""What the names of states begin with."""
+_MOST = 100
+"""Exponents stay within these, which leaves fp32 room for the format's own."""
+
+
+@dataclasses.dataclass
+class _Tensor:
+    """Exponents of the scales that mini-batches would have needed, and the one that runs."""
+
+    known: list[int] = dataclasses.field(default_factory=list)
+    step: int = -1
+    newest: int | None = None
+
+    @property
+    def all_known(self) -> list[int]:
+        return [*self.known, *([] if self.newest is None else [self.newest])]
+
+
+class TensorScales:
+    """The scales of the maps that a device rounds; the last `history` mini-batches tell them.
+
+    Mini-batches have `batch` of the `samples` of an epoch.
+    """
+
+    def __init__(self, samples: int = 1, batch: int = 1) -> None:
+        self._samples, self._batch = samples, batch
+        self._tensors: dict[str, _Tensor] = {}
+
+    def exponent(
+        self,
+        name: str,
+        maps: NDArray[np.float32],
+        largest: float,
+        history: int,
+        samples: NDArray[np.int64] | None,
+    ) -> int:
+        """Return the exponent of a tensor's scale, and note what these maps would need; in
+        evaluation, without `samples`, nothing is noted.
+        """
+        tensor = self._tensors.setdefault(name, _Tensor())
+        if samples is not None:
+            step = self._step(int(samples[0]))
+            if step != tensor.step:
+                tensor.known, tensor.step = tensor.all_known[-history:], step
+                tensor.newest = None
+            needed = needed_exponent(maps, largest)
+            if needed is not None:
+                tensor.newest = needed if tensor.newest is None else max(tensor.newest, needed)
+            return max(tensor.known, default=0)
+        return max(tensor.all_known[-history:], default=0)
+
+    def _step(self, sample: int) -> int:
+        epoch, place = divmod(sample, self._samples)
+        return epoch * -(-self._samples // self._batch) + place // self._batch
+
+    def state(self) -> dict[str, int]:
+        """Return all exponents by name, once a mini-batch has ended."""
+        return {
+            f"{_PREFIX}{name}_{place}": exponent
+            for name, tensor in self._tensors.items()
+            for place, exponent in enumerate(tensor.all_known)
+        }
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Restore what `state` of all devices of a chain together returned."""
+        by_name = sorted(_split(name) for name in state if name.startswith(_PREFIX))
+        self._tensors = {
+            name: _Tensor([state[f"{_PREFIX}{name}_{place}"] for _, place in places])
+            for name, places in itertools.groupby(by_name, key=lambda pair: pair[0])
+        }
+
+
+def is_of_scales(name: str) -> bool:
+    """Return whether a count is a state of scales."""
+    return name.startswith(_PREFIX)
+
+
+def _split(name: str) -> tuple[str, int]:
+    tensor, _, place = name.removeprefix(_PREFIX).rpartition("_")
+    return tensor, int(place)
+
+
+def merged_scales(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the states of the scales of several devices together."""
+    return {name: count for one in counts for name, count in one.items() if is_of_scales(name)}
+
+
+def needed_exponent(maps: NDArray[np.float32], largest: float) -> int | None:
+    """Return the exponent of the least power of two s for which all finite numbers of maps are at
+    most `largest` times s; None where all are 0.
+    """
+    most = float(np.abs(np.where(np.isfinite(maps), maps, np.float32(0))).max(initial=0))
+    if most == 0:
+        return None
+    fraction, exponent = np.frexp(most)
+    of_largest, exponent_of_largest = np.frexp(largest)
+    needed = int(exponent) - int(exponent_of_largest) + int(fraction > of_largest)
+    return max(-_MOST, min(_MOST, needed))

@@ -1,0 +1,179 @@
+"""Scales of whole maps by the mini-batches before: the same bits on any mapping and after a resume,
+and what they save from saturating.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import emuchain
+from emuchain.emulator.common import InputError
+from emuchain.emulator.device.scales import TensorScales, needed_exponent
+from emuchain.emulator.run import simulate
+
+from .gpt import Table, gpt, written
+
+KEYS: Table = {
+    **{"batch": 16, "samples": 72, "test_samples": 4, "schedule": "sync"},
+    **{"learning_rate": 0.01, "momentum": 0.9},
+}
+FORMS = {
+    "fp8": "fp8 scaling=delayed:history=2",
+    "int8 by chance": "int8 scaling=delayed rounding=stochastic gradients=bf16",
+    "by layer": "fp8 layer.conv2:fc1=int8 layer.conv2:fc1.scaling=delayed:history=3 layer.fc2=bf16",
+}
+
+
+@pytest.fixture(scope="module")
+def of_cnn(plan_of: Any, small_cifar: Path) -> Any:
+    def make(**keys: Any) -> Any:
+        return plan_of(**{"network": "quick-cifar", **KEYS, "data": str(small_cifar), **keys})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def references(of_cnn: Any, trained: Any, bits: Any) -> Any:
+    return {
+        name: bits(trained(of_cnn(precision=given, devices=1, micro_batch=16)).weights)
+        for name, given in FORMS.items()
+    }
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"devices": 3, "micro_batch": 4},
+        {"devices": 12, "micro_batch": 1},
+        {"devices": 5, "schedule": "gpipe", "engines": "turns"},
+        {"devices": 2, "schedule": "1f1b-as"},
+        {"devices": 2, "schedule": "interleaved", "chunks": 2},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
+def test_bits_do_not_depend_on_the_mapping(
+    of_cnn: Any, trained: Any, bits: Any, references: Any, name: str, keys: Table
+) -> None:
+    if "engines" in keys and name == "by layer":
+        pytest.skip("boards that take actions as a whole have one format")
+    assert bits(trained(of_cnn(precision=FORMS[name], **keys)).weights) == references[name]
+
+
+def test_graphs_and_attention(
+    plan_of: Any, trained: Any, bits: Any, small_cifar: Path, tmp_path: Path
+) -> None:
+    gpt_file = written(tmp_path / "gpt.toml", gpt(40, 1, 5, 8))
+    for own in ({"network": "resnet8-cifar", "data": str(small_cifar)}, {"network": gpt_file}):
+        keys = {**KEYS, **own, "precision": FORMS["fp8"]}
+        one, five = (trained(plan_of(**keys, devices=devices)).weights for devices in (1, 5))
+        assert bits(one) == bits(five)
+        assert bits(one) != bits(trained(plan_of(**{**keys, "precision": "fp8"})).weights)
+
+
+def test_tests_change_nothing(of_cnn: Any, trained: Any, bits: Any, references: Any) -> None:
+    assert (
+        bits(trained(of_cnn(precision=FORMS["fp8"], test_samples=40)).weights)
+        == (references["fp8"])
+    )
+
+
+def test_less_saturates(of_cnn: Any, trained: Any) -> None:
+    """Activations beyond 1 are cut off in int8 without a scale; with one, those of the first
+    mini-batch are, and of others what is larger than any before.
+    """
+    shares = []
+    for given in ("int8", "int8 scaling=delayed"):
+        rounded = trained(of_cnn(precision=given, devices=2)).history[0].rounded
+        shares.append(rounded["activations_saturated"] / rounded["activations_values"])
+    assert shares[0] > 0.2 > 3 * shares[1]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_resumed_on_any_boards(tmp_path: Path, small_cifar: Path, bits: Any, replicas: int) -> None:
+    keys: Table = {**KEYS, "data": str(small_cifar), "precision": FORMS["fp8"], "progress": "none"}
+    whole = emuchain.train("quick-cifar", **keys, epochs=2, devices=2, replicas=replicas)
+    file = str(tmp_path / "run.ckpt")
+    emuchain.train("quick-cifar", **keys, epochs=1, devices=2, replicas=replicas, checkpoint=file)
+    for devices in (2, 3):
+        rest = emuchain.train(**keys, epochs=2, devices=devices, replicas=replicas, resume=file)
+        assert bits(rest.weights) == bits(whole.weights)
+
+
+@pytest.mark.sampled(1)
+def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: Any, bits: Any) -> None:
+    out = tmp_path / "run.h5"
+    words = [f"--{key.replace('_', '-')}={value}" for key, value in KEYS.items()]
+    flags = [*words, "--precision", FORMS["fp8"], "--data", str(small_cifar), "--out", str(out)]
+    mpiexec(3, ["-m", "emuchain", "train", "quick-cifar", "--devices", "5", *flags], timeout=300)
+    with h5py.File(out) as file:
+        weights = {
+            layer: {kind: array[()] for kind, array in own.items()}
+            for layer, own in file["weights"].items()
+        }
+    assert bits(weights) == references["fp8"]
+
+
+def test_training_takes_the_time_of_its_simulation(of_cnn: Any, trained: Any) -> None:
+    plan = of_cnn(precision=FORMS["fp8"], devices=4, cluster="vc709-10g")
+    [result] = trained(plan).history
+    assert [result.virtual_time_ps] == [*simulate(plan, 72).epoch_ends_ps]
+
+
+@pytest.mark.parametrize(
+    ("values", "exponent"),
+    [
+        ([0.0, 0.0], None),
+        ([1.0, -448.0], 0),
+        ([448.1], 1),
+        ([224.0, np.inf, np.nan], -1),
+        ([224.01], 0),
+        ([1e-40], -100),
+    ],
+)
+def test_the_least_scale_that_holds_all(values: list[float], exponent: int | None) -> None:
+    assert needed_exponent(np.array(values, np.float32), 448.0) == exponent
+
+
+def test_histories() -> None:
+    """Of 3 mini-batches of 4 in an epoch of 10, the last of 2; a history of two."""
+    scales, largest = TensorScales(10, 4), [1.0, 8.0, 2.0, 1.0, 1.0]
+    firsts = [0, 4, 8, 10, 14]
+    made = []
+    for first, value in zip(firsts, largest, strict=True):
+        for sample in (first, first + 1):
+            maps = np.full(3, value, np.float32)
+            made.append(scales.exponent("t", maps, 1.0, 2, np.array([sample])))
+    assert made == [0, 0, 0, 0, 3, 3, 3, 3, 1, 1]
+    later = TensorScales(10, 4)
+    later.restore(scales.state())
+    for both in (scales, later):
+        assert both.exponent("t", np.ones(1, np.float32), 1.0, 2, None) == 0
+        assert both.exponent("t", np.ones(1, np.float32), 1.0, 2, np.array([18])) == 0
+    assert scales.state() == later.state()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"precision": "mxfp8 scaling=delayed"}, "blocks of activations in mxfp8 have scales of"),
+        ({"precision": "int8 scaling=delayed accumulate=int32"}, "adds whole numbers of one scale"),
+        ({"precision": "fp8 scaling=late"}, "should be 'none' or 'delayed'"),
+        ({"precision": "fp8 scaling=delayed:history=0"}, "of 1 to 1024 mini-batches"),
+        ({"precision": "fp8 scaling=delayed", "faults": "deaths"}, "without `scaling`"),
+    ],
+    ids=lambda given: str(given)[:50],
+)
+def test_what_is_refused(of_cnn: Any, tmp_path: Path, keys: Table, said: str) -> None:
+    if "faults" in keys:
+        file = tmp_path / "faults.toml"
+        file.write_text("[faults]\ndeaths = [{ board = 1, at_us = 10 }]", "utf-8")
+        keys = {**keys, "faults": str(file)}
+    with pytest.raises(InputError) as error:
+        of_cnn(**{"devices": 3, **keys})
+    assert said in str(error.value) and "\n" not in str(error.value)
