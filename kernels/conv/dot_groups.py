@@ -45,9 +45,16 @@ class DotGrouped(Grouped):
         return inputs
 
     def gradients(
-        self, packed_gradient: Floats, frame: Floats, dy: Floats, rounded: Rounded, *, fresh: bool
+        self,
+        packed_gradient: Floats,
+        frame: Floats,
+        dy: Floats,
+        rounded: Rounded,
+        *,
+        fresh: bool,
+        to_7_bits: bool = False,
     ) -> None:
-        """See `DotConvolution`."""
+        """See `DotConvolution`; inputs are rounded before they are packed in any case."""
         for place in range(self.places):
             x = rounded(place, self.inputs_at(frame, place))
             self.gradient_at(packed_gradient, place, x, dy, fresh=fresh)

@@ -19,7 +19,6 @@ the kernel after the other (`inputs_at`, `gradient_at`).
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -36,6 +35,7 @@ from .geometry import (
     BlockContraction,
     Geometry,
     Phase,
+    Window,
     padded_lanes,
     phases_of,
 )
@@ -274,13 +274,28 @@ class DotConvolution(Framing):
         self._gradient(packed_gradient, rows, g.taps, frame, (place, a_pixel, a_k), dy, fresh=fresh)
 
     def gradients(
-        self, packed_gradient: Floats, frame: Floats, dy: Floats, rounded: Rounded, *, fresh: bool
+        self,
+        packed_gradient: Floats,
+        frame: Floats,
+        dy: Floats,
+        rounded: Rounded,
+        *,
+        fresh: bool,
+        to_7_bits: bool = False,
     ) -> None:
         """Run PG of one place of the kernel after the other, of what `rounded` returns of a place
         and its `inputs_at`; see `gradient_at`.
+
+        Where that is `to_7_bits`, as MXINT8 has, to even, in blocks as sums have, it is done while
+        inputs are packed.
         """
-        panels = self._errors(dy)
+        panels, to = self._errors(dy), (packed_gradient, len(dy))
         for place in range(self.places):
+            if to_7_bits and panels and frame.size:
+                begin, count, window = self._window(frame, place)
+                records = self._packed.lines(begin, count, window, rounds=True)
+                if self._integer_gradient(*to, place, records, panels, fresh=fresh):
+                    continue
             x = rounded(place, self.inputs_at(frame, place))
             self._gradient_at(packed_gradient, place, x, dy, panels, fresh=fresh)
 
@@ -288,17 +303,21 @@ class DotConvolution(Framing):
         """Return what the outputs read through a place of the kernel, 0 to `places` - 1, from
         framed inputs: (n, ic, output pixels), a copy.
         """
-        row, column = divmod(place, self.kernel[1])
-        (down, across), (rows, columns) = self._geometry.stride, self.output
-        samples, (_, width) = len(frame), self._geometry.framed
-        x = np.empty((samples, self.in_channels, self.pixels), np.float32)
-        planes, area = samples * self.in_channels, math.prod(self._geometry.framed)
-        begin = whole_at(frame, self.frame_shape(samples), "frame")
-        begin += FLOAT_BYTES * (row * width + column)
+        x = np.empty((len(frame), self.in_channels, self.pixels), np.float32)
         if x.size:
-            to = address_of(x)
-            layout.inputs_at(begin, planes, area, down * width, rows, columns, across, to)
+            layout.inputs_at(*self._window(frame, place), address_of(x))
         return x
+
+    def _window(self, frame: Floats, place: int) -> tuple[int, int, Window]:
+        """Return where the outputs begin to read through a place of the kernel, the number of
+        planes, and what they read of each.
+        """
+        row, column = divmod(place, self.kernel[1])
+        (down, across), (height, width) = self._geometry.stride, self._geometry.framed
+        begin = whole_at(frame, self.frame_shape(len(frame)), "frame")
+        window = Window(height * width, down * width, *self.output, across)
+        first = begin + FLOAT_BYTES * (row * width + column)
+        return first, len(frame) * self.in_channels, window
 
     def gradient_at(
         self, packed_gradient: Floats, place: int, x: Floats, dy: Floats, *, fresh: bool
@@ -324,14 +343,9 @@ class DotConvolution(Framing):
         samples, ic, pixels = len(dy), self.in_channels, self.pixels
         begin, rows = whole_at(x, (samples, ic, pixels), "x"), self._rows(place)
         if panels and x.size:
-            tables = self._line_tables(samples)
-            records = self._packed.lines(x, self.pixels)
-            if fresh:
-                self._clear(packed_gradient, rows.keep[0])
-                fresh = False
-            target = flat_at(packed_gradient, self.packed_size, "packed_gradient")
-            to = target, rows.places[0], 1, self._geometry.taps, ic, self.out_channels
-            if contract(to, records, tables, panels):
+            to = packed_gradient, samples
+            records = self._packed.lines(begin, samples * ic, Window(pixels, pixels, 1, pixels, 1))
+            if self._integer_gradient(*to, place, records, panels, fresh=fresh):
                 return
         key = "place", samples
         if key not in self._tables:
@@ -340,6 +354,26 @@ class DotConvolution(Framing):
             )
         a_pixel, a_k = self._tables[key].places
         self._gradient(packed_gradient, rows, ic, x, (begin, a_pixel, a_k), dy, fresh=fresh)
+
+    def _integer_gradient(
+        self,
+        packed_gradient: Floats,
+        samples: int,
+        place: int,
+        records: Integers | None,
+        panels: Integers,
+        *,
+        fresh: bool,
+    ) -> bool:
+        """Run PG of a place in integers, if both operands are some; return whether they are."""
+        if records is None:
+            return False
+        rows, channels = self._rows(place), (self.in_channels, self.out_channels)
+        if fresh:
+            self._clear(packed_gradient, rows.keep[0])
+        target = flat_at(packed_gradient, self.packed_size, "packed_gradient")
+        to = target, rows.places[0], 1, self._geometry.taps, *channels
+        return contract(to, records, self._line_tables(samples), panels)
 
     def _line_tables(self, samples: int) -> Tables:
         """Return the offsets of records of input channels and of blocks of pixels, and the words of

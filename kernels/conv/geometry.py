@@ -127,6 +127,18 @@ class IntegerContraction(NamedTuple):
     blocks: int
 
 
+class Window(NamedTuple):
+    """What is read of planes of `area` numbers: `rows` rows, `step` numbers apart, of `columns`
+    numbers, `across` apart.
+    """
+
+    area: int
+    step: int
+    rows: int
+    columns: int
+    across: int
+
+
 class Phase(NamedTuple):
     """One class of kernel places in EB: those that reach the same input rows and columns, modulo
     the stride.

@@ -30,6 +30,7 @@ from ..llvm import (
     vector,
 )
 from .integer_kernel import HEAD, OFFSET, TOGETHER, function_of
+from .layout import copy_window
 from .microkernel import WIDTH, vectors_of
 
 _LANES, _INTS = vector(WIDTH), ir.VectorType(INT, WIDTH)
@@ -37,6 +38,8 @@ _FLAGS = ir.VectorType(ir.IntType(1), WIDTH)
 _BITS = 6  # of the largest number of a block behind its first one
 _LEAST, _MOST = 8, 254  # biased exponents of the largest numbers of blocks that are taken
 _FLIP = -0x7F7F7F80 if OFFSET else 0  # adds 128 to each byte
+_INFINITY = 0x7F800000
+_UP = 0x1FFFF  # in units of the last bit, what is above 127/128 of a power of two, less one
 _MAGIC, _MAGIC_BITS = 12582912.0, 0x4B400000  # 1.5 * 2^23: numbers beyond it have no fraction
 
 
@@ -226,14 +229,23 @@ def _note(builder: ir.IRBuilder, wrong: ir.Value, found: ir.Value) -> None:
 
 
 @intrinsic
-def _pack_line(context: Any, come: Any, length: Any, to: Any, found: Any) -> Any:
-    """Write a line of `length` numbers as a record, and zeros behind it; see `_pack_columns`."""
-    return of_blocks(_emit_line, come, length, to, found)
+def _pack_line(context: Any, come: Any, length: Any, rounds: Any, to: Any, found: Any) -> Any:
+    """Write a line of `length` numbers as a record, and zeros behind it; see `_pack_columns`.
+
+    Where `rounds` is 1, numbers are rounded to even, under the least scale that needs 7 bits.
+    """
+    return of_blocks(_emit_line, come, length, rounds, to, found)
 
 
 def _emit_line(
-    builder: ir.IRBuilder, come: ir.Value, length: ir.Value, to: ir.Value, found: ir.Value
+    builder: ir.IRBuilder,
+    come: ir.Value,
+    length: ir.Value,
+    rounds: ir.Value,
+    to: ir.Value,
+    found: ir.Value,
 ) -> None:
+    is_given = broadcast(builder, builder.icmp_signed("==", rounds, index(0)), WIDTH)
     end = builder.add(come, builder.mul(length, index(FLOAT_BYTES)))
     step = index(FLOAT_BYTES * WIDTH)
     narrow = ir.IntType(32 // TOGETHER)
@@ -246,11 +258,23 @@ def _emit_line(
         return masked_load(builder, builder.inttoptr(place, _LANES.as_pointer()), mask, WIDTH)
 
     def largest(place: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
-        return [_larger(builder, held[0], _size_of(builder, load(place)))]
+        # What 7 bits round up to 8 under a scale has the next one.
+        values = load(place)
+        sizes = builder.and_(builder.bitcast(values, _INTS), integers(0x7FFFFFFF))
+        beyond = builder.icmp_signed(">", sizes, integers(_INFINITY))
+        finite = builder.select(beyond, integers(_INFINITY), sizes)
+        above = builder.select(
+            builder.icmp_signed(">", sizes, integers(0)),
+            builder.add(finite, integers(_UP)),
+            integers(0),
+        )
+        size = builder.select(is_given, _size_of(builder, values), above)
+        return [_larger(builder, held[0], size)]
 
     def write(place: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
         total, wrong, target = held
         bits, is_wrong = _integer(builder, builder.fmul(load(place), inverse))
+        is_wrong = builder.and_(is_wrong, is_given)
         pointer = builder.inttoptr(target, few.as_pointer())
         builder.store(builder.trunc(bits, few), pointer, align=narrow.width // 8)
         following = builder.add(target, index(narrow.width // 8 * WIDTH))
@@ -356,21 +380,36 @@ def pack_maps(
 
 @compiled
 def pack_lines(
-    lines: Any, count: Any, pixels: Any, size: Any, record: Any, out: Any, extremes: Any
+    planes: Any,
+    count: Any,
+    window: Any,
+    size: Any,
+    rounds: Any,
+    record: Any,
+    out: Any,
+    extremes: Any,
 ) -> bool:
-    """Write `count` lines of pixels, from an address on, as records of blocks of `size` pixels,
-    (lines, blocks), `record` words apart; see `pack_panels`.
+    """Write what a window reads of `count` planes, from an address on, as records of blocks of
+    `size` pixels, (planes, blocks), `record` words apart; see `pack_panels`, and for `rounds`
+    `_pack_line`.
 
     Up to a vector behind the last record is written.
     """
     found = _nothing_found()
-    at, to = lines, out.ctypes.data
-    for line in range(count):
+    pixels = window.rows * window.columns
+    line = np.empty(pixels, np.float32)
+    is_line = window.across == 1 and (window.rows == 1 or window.step == window.columns)
+    to = out.ctypes.data
+    for plane in range(count):
+        at = planes + FLOAT_BYTES * plane * window.area
+        if not is_line:
+            copy_window(at, window, line.ctypes.data)
+            at = line.ctypes.data
         for first in range(0, pixels, size):
             length = min(size, pixels - first)
-            _pack_line(at, length, to, found.ctypes.data)
-            at += FLOAT_BYTES * length
+            _pack_line(at + FLOAT_BYTES * first, length, rounds, to, found.ctypes.data)
             to += FLOAT_BYTES * record
-        if line == 0 and not _are_integers(found, extremes):
+        if plane == 0 and not _are_integers(found, extremes):
             return False
+    line[0] = 0  # keeps its memory until here
     return _are_integers(found, extremes)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..form import PRODUCTS
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of
 from ..memory import aligned
-from .geometry import IntegerContraction, padded_lanes
+from .geometry import IntegerContraction, Window, padded_lanes
 from .operands import Tables
 
 integer_kernel, integer_packing = Kernels("conv.integer_kernel"), Kernels("conv.integer_packing")
@@ -60,11 +60,15 @@ class Packing:
         is_some = integer_packing.pack_maps(*given, out, extremes)
         return Integers(out, extremes) if is_some else None
 
-    def lines(self, x: Floats, pixels: int) -> Integers | None:
-        """Return lines of pixels, in blocks from the beginning of each."""
-        count, blocks = x.size // pixels, -(-pixels // self.block)
+    def lines(
+        self, planes: int, count: int, window: Window, *, rounds: bool = False
+    ) -> Integers | None:
+        """Return what a window reads of planes, from an address on, in blocks from the beginning of
+        each; where it `rounds`, rounded to even in these blocks, to what has 7 bits.
+        """
+        blocks = -(-window.rows * window.columns // self.block)
         out, extremes = self._room("lines", count * blocks * self.record), _extremes()
-        given = address_of(x), count, pixels, self.block, self.record
+        given = planes, count, window, self.block, int(rounds), self.record
         is_some = integer_packing.pack_lines(*given, out, extremes)
         return Integers(out, extremes) if is_some else None
 

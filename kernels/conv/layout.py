@@ -418,21 +418,25 @@ def _copy_row(context: Any, come: Any, to: Any, count: Any) -> Any:
 
 
 @compiled
-def inputs_at(
-    frame: Any, planes: Any, area: Any, step: Any, rows: Any, columns: Any, across: Any, out: Any
-) -> None:
-    """Copy `rows` rows of `columns` numbers of each plane; in a plane of `area` numbers, rows are
-    `step` and columns `across` apart.
-    """
+def copy_window(plane: Any, window: Any, out: Any) -> None:
+    """Copy what a window reads of a plane, row by row."""
     to = out
-    for plane in range(planes):
-        for row in range(rows):
-            at = frame + FLOAT_BYTES * (plane * area + row * step)
-            if across == 1:
-                for column in range(0, columns, WIDTH):
-                    place = FLOAT_BYTES * column
-                    _copy_row(at + place, to + place, min(WIDTH, columns - column))
-            else:
-                for column in range(columns):
-                    copy(to + FLOAT_BYTES * column, at + FLOAT_BYTES * column * across, 1)
-            to += FLOAT_BYTES * columns
+    for row in range(window.rows):
+        at = plane + FLOAT_BYTES * row * window.step
+        if window.across == 1:
+            for column in range(0, window.columns, WIDTH):
+                place = FLOAT_BYTES * column
+                _copy_row(at + place, to + place, min(WIDTH, window.columns - column))
+        else:
+            for column in range(window.columns):
+                place = FLOAT_BYTES * column
+                copy(to + place, at + place * window.across, 1)
+        to += FLOAT_BYTES * window.columns
+
+
+@compiled
+def inputs_at(planes: Any, count: Any, window: Any, out: Any) -> None:
+    """Copy what a window reads of `count` planes."""
+    for plane in range(count):
+        to = out + FLOAT_BYTES * plane * window.rows * window.columns
+        copy_window(planes + FLOAT_BYTES * plane * window.area, window, to)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.conv import Convolving, DotConvolution, DotGrouped
-from ....kernels.number import NARROW_BITS, BlockGrid, Rounding
+from ....kernels.number import NARROW_BITS, BlockGrid, Rounding, number_formats
 from ....kernels.quantise import Draws, PhiloxStream, on_blocks
 from ...mapping import Slice
 from ...network import Start, Training
@@ -41,6 +41,8 @@ IN_GROUPS = 200
 """Of operands in blocks of a group's channels, what is added to their kind in the keys of their
 draws.
 """
+
+_MXINT8 = number_formats()["mxint8"]
 
 
 class DotSlice(ConvSlice):
@@ -165,7 +167,18 @@ class DotSlice(ConvSlice):
             first = (place * layer.input[0] + self.part.in_channels.start) * pixels
             return self._formats.in_pixels("activations", x, tensor, first, samples)
 
-        dots.gradients(self._weight.gradient, frame, own, rounded, fresh=fresh)
+        rounding = precision.rounding_of("activations")
+        dots.gradients(
+            self._weight.gradient,
+            frame,
+            own,
+            rounded,
+            fresh=fresh,
+            to_7_bits=precision.activations.grid == _MXINT8.grid
+            and precision.activations.block == dots.block
+            and rounding is Rounding.EVEN
+            and not precision.hadamard,
+        )
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""

@@ -4,6 +4,7 @@ of 8 bits, in every kind of products; and what is given to the other kernel.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -25,6 +26,8 @@ from emuchain.kernels.form import (
     cpu_features,
     products_of,
 )
+from emuchain.kernels.number import number_formats
+from emuchain.kernels.quantise import on_blocks
 
 from . import exact
 from .test_dots import _DIGEST, NARROW, convolutions, drawn, error, forward, last
@@ -119,6 +122,32 @@ def test_scales_whose_products_fp32_has_not(contractions: list[str]) -> None:
         forward(dots, x, w * np.float32(2.0**-60)), np.zeros((1, 4, 1, 1), np.float32)
     )
     assert contractions == ["integers", "floats"]
+
+
+@settings(deadline=None, max_examples=15)
+@given(convolutions(), st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 127.5 / 128, np.nan]))
+def test_rounding_while_packing(dots: DotConvolution, seed: int, special: float) -> None:
+    """As to MXINT8 in blocks of that length, and then packed; NaN goes to the other kernel."""
+    rng = np.random.default_rng(seed)
+    grid = dataclasses.replace(number_formats()["mxint8"].grid, size=dots.block)
+    x = rng.standard_normal((2, dots.in_channels, *dots.size)).astype(np.float32)
+    x[rng.random(x.shape) < 0.3] = special
+    frame = np.empty(dots.frame_shape(2), np.float32)
+    dots.frame(last(x), frame)
+    dy = last(ends(rng, (2, dots.out_channels, *dots.output)))
+    results = np.full((2, dots.packed_size), 7, np.float32)
+    for to_7_bits, packed in zip((False, True), results, strict=True):
+        dots.gradients(
+            packed,
+            frame,
+            dy,
+            lambda _, values: on_blocks(values, grid, -1),
+            fresh=True,
+            to_7_bits=to_7_bits,
+        )
+    assert results[0].tobytes() == results[1].tobytes()
+    if not np.isnan(special):
+        assert np.isfinite(dots.unpack(results[0])).all()
 
 
 @settings(deadline=None, max_examples=15)
