@@ -76,11 +76,19 @@ class Turn:
 
 class Run:
     """The processes of a command that prints `N/M samples` as it advances; they end with the `with`
-    block.
+    block. Turns last as the clock on the wall says, or as the time `of_processor`.
     """
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        of_processor: bool = False,
+    ) -> None:
         self.peak_bytes = 0
+        self._clock = self._processor_s if of_processor else time.perf_counter
         self._name = name
         self._samples = 0
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
@@ -130,12 +138,21 @@ class Run:
         send(signal.SIGCONT, family(self._process.pid))
         for _ in range(UNCOUNTED):
             before = self._mini_batch(look_at_memory)
-        started_s, counted, samples, seconds = time.perf_counter(), 0, before, 0.0
+        started_s, counted, samples, seconds = self._clock(), 0, before, 0.0
         while counted < LEAST_COUNTED or seconds < least_s:
             samples = self._mini_batch(look_at_memory)
-            counted, seconds = counted + 1, time.perf_counter() - started_s
+            counted, seconds = counted + 1, self._clock() - started_s
         send(signal.SIGSTOP, family(self._process.pid))
         return Turn(samples - before, seconds)
+
+    def _processor_s(self) -> float:
+        """Return the processor time that the run has had."""
+        total = 0.0
+        for process in family(self._process.pid):
+            with contextlib.suppress(psutil.Error):  # the process has ended
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
 
     def _mini_batch(self, look_at_memory: bool) -> int:
         """Wait for the end of a mini-batch; return the number of samples since the start."""
@@ -332,11 +349,11 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
         InputError: the network cannot be trained on `shapes`, mpiexec was not found, or a run ended
             early.
     """
-    _check_network(setting.network)
+    check_network(setting.network)
     ours = _Entry("the chain", ours_command(setting), threads=1)
     peak = _Entry("the peak", program_command("peak", setting), threads=1)
     torch = _Entry("PyTorch", program_command("torch", setting), setting.threads)
-    with _ended_in_order():
+    with ended_in_order():
         warm = python_command("emuchain.kernels.warm")
         subprocess.run(
             warm, env=safe_environment(os.environ), check=True
@@ -345,7 +362,8 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
     return compared(sides[-2], sides[-1], sides[0] if with_torch else None)
 
 
-def _check_network(name: str) -> None:
+def check_network(name: str) -> None:
+    """Raise InputError if a network does not take what the benchmark trains on."""
     network = load_network(name)
     _, _, images, classes, *_ = describe_data("shapes")
     if (network.input, network.classes) != (images, classes):
@@ -362,7 +380,7 @@ def _take_turns(entries: list[_Entry], rounds: int) -> list[Side]:
         runs = []
         for entry in entries:
             runs.append(
-                stack.enter_context(Run(entry.name, entry.command, _environment(entry.threads)))
+                stack.enter_context(Run(entry.name, entry.command, environment_of(entry.threads)))
             )
             runs[-1].turn(TURN_S, look_at_memory=True)
         turns = []
@@ -388,7 +406,8 @@ def compared(ours: Side, peak: Side, torch: Side | None) -> Comparison:
     return Comparison(ours, peak, torch, ratio, peak_ratio, ours.peak_bytes / torch.peak_bytes)
 
 
-def _environment(threads: int) -> dict[str, str]:
+def environment_of(threads: int) -> dict[str, str]:
+    """Return the environment of a run with some threads."""
     return {
         **safe_environment(os.environ),
         "OMP_NUM_THREADS": str(threads),
@@ -397,7 +416,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
+def ended_in_order() -> Iterator[None]:
     """Let SIGTERM end the runs too: otherwise stopped processes would remain for ever."""
 
     def end(_number: int, _frame: object) -> None:

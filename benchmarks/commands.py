@@ -259,15 +259,45 @@ def gradient_codec(mebibytes: int, bound: int, runs: int) -> Report:
 
 @bench.command("precision")
 @_number("--mebibytes", "Size of the values; 1 fits in most caches of a core.", 1, most=1024)
+@click.option(
+    "--network",
+    type=NETWORK,
+    metavar="WORD",
+    help="Train this network in each format instead, one for 3x32x32 images in ten classes.",
+)
+@click.option("--formats", metavar="LIST", help="With --network: formats beside fp32, by commas.")
+@_number("--devices", "With --network: emulated FPGAs.", 8)
+@_number("--batch", "With --network: samples of a mini-batch.", 128, most=10_000)
+@_number("--micro-batch", "With --network: samples computed in one block.", 16, most=10_000)
 @_runs("Number of timings of each side.")
 @_beside_torch
 @_printed
-def quantisers(mebibytes: int, runs: int, no_torch: bool) -> Report:
+def quantisers(
+    mebibytes: int,
+    network: str | None,
+    formats: str | None,
+    devices: int,
+    batch: int,
+    micro_batch: int,
+    runs: int,
+    no_torch: bool,
+) -> Report:
     """Measure the speed of rounding to each number format.
 
     GB/s of float32, and ratios to ml_dtypes, PyTorch and microxcaling. One thread each,
     interleaved; medians.
+
+    With --network, training in some formats: the processor's time for a sample, over that in fp32;
+    in turns, medians.
     """
+    if network is not None:
+        from . import steps
+        from .chain import Setting
+
+        setting = Setting(network, devices, 1, batch, micro_batch, 1, runs)
+        return steps.report(setting, formats or steps.FORMATS)
+    if formats is not None:
+        raise InputError("--formats: give --network as well; all formats' rounding is measured")
     from .frame import Pace
     from .precision import report
 
