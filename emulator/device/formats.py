@@ -270,8 +270,8 @@ class MapFormats:
         return dx
 
     def output_errors(self, part: Slice, dy: Data, samples: Numbers | None) -> None:
-        """Round the errors of a slice's own outputs in place, where each slice makes its own: in a
-        format without blocks, which would go on behind them.
+        """Round the errors of a slice's own outputs in place, where each slice makes its own: these
+        are whole blocks.
         """
         if self.precision.errors.grid is not None:
             tensor, begin = part.layer.makes.number, part.out_channels.start

@@ -47,13 +47,16 @@ def cut_channels(layer: Layer) -> int:
 
 def channels_together(layer: Layer, precision: Precision) -> int:
     """Return how many of the channels along which a layer is cut stay together, counted from 0:
-    whole blocks of products that are summed exactly.
+    whole blocks of products that are summed exactly, and of errors that each slice makes by itself.
 
-    Cut by outputs, a layer without EB sums none of them.
+    Cut by outputs, a layer without EB sums no products of them.
     """
+    own = precision.of(layer.formats)
     is_summed = layer.has_eb or cut_of(layer) is Cut.ICP
     sums = layer.has_weights and not layer.operation.looks_up
-    together = precision.of(layer.formats).whole_channels if is_summed and sums else 1
+    together = own.whole_channels if is_summed and sums else 1
+    if layer.vocabulary_parallel:
+        together = math.lcm(together, own.errors.block or 1)
     outputs = layer.channels // layer.operation.groups
     # Of groups that have no whole blocks, each stays whole.
     return together if layer.operation.groups == 1 or not outputs % together else outputs

@@ -356,12 +356,12 @@ def check_precision(config: Config, network: Network) -> None:
         return
     for layer in network.layers:
         number = config.precision.of(layer.formats).errors
-        if layer.vocabulary_parallel and number.block:
+        if layer.vocabulary_parallel and number.tensor_bytes:
             raise InputError(
                 f"`precision` = {str(config.precision)!r}: {layer.name} has"
-                " `vocabulary_parallel` = true, so each board makes errors of its own logits,"
-                f" across which blocks of {number.name} would go on; should be errors in a format"
-                " without blocks"
+                " `vocabulary_parallel` = true, so each board makes errors of its own logits, and"
+                f" {number.name} has a scale of all logits of a row; should be errors in another"
+                " format, such as 'mxfp4'"
             )
     for head in network.heads:
         _check_tied(config.precision, head)

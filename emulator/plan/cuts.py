@@ -464,14 +464,17 @@ class TriedCuts:
         return mapping
 
     def _check_blocks(self, mapping: Mapping, cut: HandmadeCut) -> None:
-        """Check that a cut parts no block of channels whose products are summed exactly."""
+        """Check that a cut parts no block of channels that have to stay together."""
         for part in (part for slices in mapping.devices for part in slices):
             together = channels_together(part.layer, self.config.precision)
             if not part.is_last and part.end % together:
+                why = "whose products are summed exactly"
+                if part.layer.vocabulary_parallel:
+                    why = "logits whose errors share a scale"
                 near = [part.end // together * together + more for more in (0, together)]
                 raise InputError(
                     f"{cut.blame}: {part.layer.name} is cut at channel {part.end}, within a block of"
-                    f" {together} whose products are summed exactly; should be at"
+                    f" {together} {why}; should be at"
                     f" {' or '.join(str(end) for end in near)}"
                 )
 

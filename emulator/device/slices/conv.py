@@ -14,8 +14,8 @@ A classifier whose loss is vocabulary-parallel is such a slice, too: each has lo
 errors of its own channels. To the right go the loss's numbers of each row so far, `STATE` of them,
 of which the first `SUMS` take virtual time; the others are for the report. To the left come those
 sums, of all channels. (Megatron-LM, Shoeybi et al., 2019, section 3; the running maximum of Milakov
-and Gimelshein, 2018.) In a run's formats, it rounds the errors of its own logits, in formats
-without blocks; logits, and the loss's numbers, stay in fp32.
+and Gimelshein, 2018.) In a run's formats, it rounds the errors of its own logits, which
+are whole blocks; logits, and the loss's numbers, stay in fp32.
 """
 
 from __future__ import annotations

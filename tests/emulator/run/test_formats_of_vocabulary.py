@@ -13,6 +13,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
+from emuchain.emulator.number import KINDS
 from emuchain.kernels.layers import vocabulary_loss
 
 from ...kernels.forms import BF16, E4M3, Form
@@ -24,6 +25,7 @@ from .test_vocabulary_parallel import CASES, head_cuts
 PRECISIONS = {
     "bf16": "bf16 loss_scale=64",
     "by chance": "activations=mxfp8 weights=bf16 errors=fp8 rounding=stochastic loss_scale=64",
+    "blocks": "bf16 errors=int6@4 rounding=stochastic loss_scale=64",
 }
 KEYS: list[Table] = [
     {"devices": 3, "micro_batch": 1},
@@ -54,7 +56,15 @@ def test_the_classifier_is_cut() -> None:
 
 
 class Vocabulary(Recurrent):
-    """A network whose head makes the errors of each channel by itself."""
+    """A network whose head makes the errors of each channel by itself; it is cut by outputs, so its
+    weights have blocks of inputs.
+    """
+
+    def _round_weights(self, update: int) -> None:
+        super()._round_weights(update)
+        own, head = self.masters["head"], self.layers[2]
+        words = self._words(own.shape, head.index, KINDS.index("weights"), update)
+        self.weights["head"] = self.forms["weights"].round(own, words)
 
     def _loss_errors(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
         targets, errors = label.astype(np.int64), np.zeros_like(logits)
@@ -67,19 +77,24 @@ class Vocabulary(Recurrent):
         return errors
 
 
+INT8 = Form(7, 0, 127 / 128, block=8)
+
+
 @pytest.mark.parametrize(
-    ("precision", "form"),
+    ("precision", "form", "ends"),
     [
-        ("bf16", BF16),
-        ("fp8 loss_scale=256", E4M3),
-        ("bf16 rounding=stochastic", dataclasses.replace(BF16, by_chance=True)),
+        ("bf16", BF16, (5, 17)),
+        ("fp8 loss_scale=256", E4M3, (5, 17)),
+        ("bf16 rounding=stochastic", dataclasses.replace(BF16, by_chance=True), (5, 17)),
+        ("int8@8", INT8, (8, 24)),
+        ("int8@8 rounding=stochastic", dataclasses.replace(INT8, by_chance=True), (8, 16)),
     ],
 )
 def test_every_weight(
-    tmp_path: Path, plan_of: Any, trained: Any, precision: str, form: Form
+    tmp_path: Path, plan_of: Any, trained: Any, precision: str, form: Form, ends: tuple[int, int]
 ) -> None:
     keys = keys_of(tmp_path, LAYERS["gru"], precision, vocabulary_parallel=True)
-    cut = "wte r head[:5] | head[5:17] | head[17:]"
+    cut = "wte r head[:{0}] | head[{0}:{1}] | head[{1}:]".format(*ends)
     plan = plan_of(**keys, cut=cut, devices=3, micro_batch=2)
     compare(plan, Vocabulary(plan, form, form), trained)
 
@@ -99,8 +114,15 @@ def test_sums_travel_in_fp32() -> None:
 
 def test_what_is_refused() -> None:
     for precision, said in {
-        "mxfp8": "blocks of mxfp8 would go on; should be errors in a format without blocks",
+        "nvfp4": "nvfp4 has a scale of all logits of a row",
         "bf16 accumulate=bf16": "vocabulary-parallel, whose engines add in fp32",
     }.items():
         with pytest.raises(InputError, match=said):
             emuchain.plan(**{**CASES["images"], "precision": precision}, devices=2)
+
+
+def test_a_cut_within_a_block(tmp_path: Path, plan_of: Any, one_line: Any) -> None:
+    keys = keys_of(tmp_path, LAYERS["gru"], "int8@8", vocabulary_parallel=True)
+    with pytest.raises(InputError, match="at channel 5, within a block of 8 logits") as refused:
+        plan_of(**keys, cut="wte r head[:5] | head[5:]")
+    one_line(refused)
