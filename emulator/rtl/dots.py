@@ -147,10 +147,13 @@ def dot_engine(
     Raises:
         InputError: its layer has none, or its operands are not whole numbers of so many bits.
     """
-    if not isinstance(part.layer.operation, (Conv, Fc)):
+    operation = part.layer.operation
+    if not isinstance(operation, (Conv, Fc)) or (
+        isinstance(operation, Conv) and operation.groups > 1
+    ):
         raise InputError(
-            f"{part.layer.name}: an engine of blocks is that of a convolution or a fully connected"
-            " layer; leave out `accumulate`"
+            f"{part.layer.name}: an engine of blocks is that of a convolution without groups, or of a"
+            " fully connected layer; leave out `accumulate`"
         )
     operands = precision.activations if phase == "FP" else precision.errors, precision.weights
     steps = [_step(number) for number in operands]

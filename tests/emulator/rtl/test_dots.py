@@ -389,6 +389,11 @@ def test_rows_take_the_plans_cycles(dot: int, kernel: int, phase: Phase) -> None
 
 
 def test_what_is_refused() -> None:
+    groups = plan_of((16, 4, 4), conv(16, groups=2), "mxint8 accumulate=dot:8")
+    with pytest.raises(
+        InputError, match="conv2: an engine of blocks is that of a convolution with"
+    ):
+        dot_engine(part_of(groups), "FP", 64, groups.config.precision)
     for precision, said in (
         (
             "mxfp4 accumulate=dot:32",
