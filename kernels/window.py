@@ -14,13 +14,25 @@ def pair(value: Pair) -> tuple[int, int]:
     return int(value), int(value)
 
 
-def output_size(size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair) -> tuple[int, int]:
+def output_size(
+    size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair, ceil: bool = False
+) -> tuple[int, int]:
     """Return the number of windows that fit in a map of `size` (rows, columns), down and across.
 
-    Raise ValueError where `kernel`, `stride` or `pad` is not valid, or no window fits.
+    With `ceil`, the last one may reach beyond the padding, but does not begin there. Raise
+    ValueError where `kernel`, `stride` or `pad` is not valid, or no window fits.
     """
     (h, w), (kh, kw), (sh, sw), (ph, pw) = size, pair(kernel), pair(stride), pair(pad)
-    return _fit(h, kh, sh, ph, "rows"), _fit(w, kw, sw, pw, "columns")
+    rows, columns = _fit(h, kh, sh, ph, "rows"), _fit(w, kw, sw, pw, "columns")
+    if ceil:
+        return _raised(rows, h, kh, sh, ph), _raised(columns, w, kw, sw, pw)
+    return rows, columns
+
+
+def _raised(count: int, size: int, kernel: int, stride: int, pad: int) -> int:
+    """Return the number of windows with the one beyond those that fit, if it is needed."""
+    is_whole = (size + 2 * pad - kernel) % stride == 0
+    return count + (not is_whole and count * stride < size + pad)
 
 
 def _fit(size: int, kernel: int, stride: int, pad: int, name: str) -> int:

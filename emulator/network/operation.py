@@ -374,8 +374,9 @@ class Closing(Operation):
         return inputs[0]
 
 
-def windows(shape: Shape, window: Window) -> Pair:
-    """Return the number of windows that fit, down and across.
+def windows(shape: Shape, window: Window, *, ceil: bool = False) -> Pair:
+    """Return the number of windows that fit, down and across; with `ceil`, that of those which
+    begin within.
 
     Raises:
         ValueError: none fits, or the padding is as large as the window.
@@ -388,10 +389,12 @@ def windows(shape: Shape, window: Window) -> Pair:
                 f"`kernel` = {kernel} is larger than its input of {size} with padding {pad} on each"
                 " side"
             )
-    rows, columns = (
-        (size + 2 * pad - kernel) // stride + 1
-        for size, kernel, stride, pad in zip(shape[1:], *window, strict=True)
-    )
+    counts = []
+    for size, kernel, stride, pad in zip(shape[1:], *window, strict=True):
+        count, left = divmod(size + 2 * pad - kernel, stride)
+        # The one beyond those that fit begins within the map, or its padding before (PyTorch).
+        counts.append(count + 1 + (ceil and left > 0 and (count + 1) * stride < size + pad))
+    rows, columns = counts
     return rows, columns
 
 

@@ -115,6 +115,8 @@ def _check_layer(layer: Layer) -> None:
 def _has_rtl(operation: object) -> bool:
     if isinstance(operation, Conv):
         return operation.groups == 1
+    if isinstance(operation, MaxPool) and operation.ceil:
+        return False
     if isinstance(operation, MaxPool):
         return all(
             step >= kernel for step, kernel in zip(operation.step, operation.kernel, strict=True)

@@ -1,8 +1,8 @@
 """Pooling: the maximum, or the average, of each window of a map, as PyTorch defines them.
 
 Maps are (n, rows, columns, channels). Kernel, stride and pad are an int, or a pair (rows, columns);
-a window that does not fit is left out. Where windows overlap, errors are added in the order of the
-windows. Results overwrite arrays of the caller.
+a window that does not fit is left out, unless with `ceil` it begins within. Where windows overlap,
+errors are added in the order of the windows. Results overwrite arrays of the caller.
 """
 
 from typing import Any
@@ -16,7 +16,14 @@ _Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 
 def max_forward(
-    x: Floats, y: Floats, places: Bytes, *, kernel: Pair, stride: Pair, pad: Pair
+    x: Floats,
+    y: Floats,
+    places: Bytes,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    ceil: bool = False,
 ) -> None:
     """Write the maxima of the windows of `x` to `y`, and their places to `places` (uint8, of y's
     shape).
@@ -25,47 +32,70 @@ def max_forward(
     and the padding never wins. Raise ValueError where shapes do not fit, or a window has more than
     255 places.
     """
-    window = _check(x, y, "outputs", kernel, stride, pad)
+    window = _check(x, y, "outputs", kernel, stride, pad, ceil)
     flat = _flat_places(places, y, window)
     _max_forward(*source(x, "x"), *target(y, "y"), flat, window)
 
 
 def max_error(
-    dy: Floats, places: Bytes, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair
+    dy: Floats,
+    places: Bytes,
+    dx: Floats,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    ceil: bool = False,
 ) -> None:
     """Write the errors `dy` of the maxima to `dx`: each goes to the place that `max_forward` gave.
 
     Raise ValueError where shapes do not fit.
     """
-    window = _check(dx, dy, "errors", kernel, stride, pad)
+    window = _check(dx, dy, "errors", kernel, stride, pad, ceil)
     flat = _flat_places(places, dy, window)
     _max_error(*target(dx, "dx"), *source(dy, "dy"), flat, window)
 
 
 def average_forward(
-    x: Floats, y: Floats, *, kernel: Pair, stride: Pair, pad: Pair, count_include_pad: bool = True
+    x: Floats,
+    y: Floats,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    count_include_pad: bool = True,
+    ceil: bool = False,
 ) -> None:
     """Write the averages of the windows of `x` to `y`, the padding counted as zeros or not at all.
 
     Raise ValueError where shapes do not fit.
     """
-    window = _check(x, y, "outputs", kernel, stride, pad)
+    window = _check(x, y, "outputs", kernel, stride, pad, ceil)
     _average_forward(*source(x, "x"), *target(y, "y"), window, bool(count_include_pad))
 
 
 def average_error(
-    dy: Floats, dx: Floats, *, kernel: Pair, stride: Pair, pad: Pair, count_include_pad: bool = True
+    dy: Floats,
+    dx: Floats,
+    *,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    count_include_pad: bool = True,
+    ceil: bool = False,
 ) -> None:
     """Write the errors `dy` of the averages to `dx`: each in equal parts to the places that it
     counted.
 
     Raise ValueError where shapes do not fit.
     """
-    window = _check(dx, dy, "errors", kernel, stride, pad)
+    window = _check(dx, dy, "errors", kernel, stride, pad, ceil)
     _average_error(*target(dx, "dx"), *source(dy, "dy"), window, bool(count_include_pad))
 
 
-def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pair) -> _Window:
+def _check(
+    x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pair, ceil: bool
+) -> _Window:
     """Return kernel, stride and pad as pairs. Raise ValueError unless `y`, called `name`, has the
     shape for `x`.
     """
@@ -75,7 +105,7 @@ def _check(x: Floats, y: Floats, name: str, kernel: Pair, stride: Pair, pad: Pai
     n, rows, columns, channels = x.shape
     expected = (
         n,
-        *output_size((rows, columns), window[0], stride=window[1], pad=window[2]),
+        *output_size((rows, columns), window[0], stride=window[1], pad=window[2], ceil=ceil),
         channels,
     )
     if y.shape != expected:
@@ -236,10 +266,16 @@ def _prepare(dx: Any, dx_extent: Any, dy_extent: Any, window: Any) -> Any:
 
 
 @compiled
-def _counted(top: Any, left: Any, kernel: Any, h: Any, w: Any, counts_pad: Any) -> Any:
-    """Return the number of places of a window that its average counts, as a float32; at least 1."""
+def _counted(top: Any, left: Any, kernel: Any, pad: Any, h: Any, w: Any, counts_pad: Any) -> Any:
+    """Return the number of places of a window that its average counts, as a float32; at least 1.
+
+    Those beyond the padding are not counted.
+    """
+    if counts_pad:
+        whole = min(top + kernel[0], h + pad[0]) - top
+        return np.float32(whole * (min(left + kernel[1], w + pad[1]) - left))
     down, across = min(top + kernel[0], h) - max(top, 0), min(left + kernel[1], w) - max(left, 0)
-    return np.float32(kernel[0] * kernel[1] if counts_pad else max(down * across, 1))
+    return np.float32(max(down * across, 1))
 
 
 @compiled
@@ -257,7 +293,7 @@ def _average_forward(
             top = row * stride[0] - pad[0]
             for column in range(wo):
                 left = column * stride[1] - pad[1]
-                area = _counted(top, left, kernel, h, w, counts_pad)
+                area = _counted(top, left, kernel, pad, h, w, counts_pad)
                 to = np.uint64(out * y_pitch)
                 out += 1
                 for i in range(np.uint64(channels)):
@@ -288,7 +324,7 @@ def _average_error(
             top = row * stride[0] - pad[0]
             for column in range(wo):
                 left = column * stride[1] - pad[1]
-                area = _counted(top, left, kernel, h, w, counts_pad)
+                area = _counted(top, left, kernel, pad, h, w, counts_pad)
                 at = np.uint64(out * dy_pitch)
                 out += 1
                 for i in range(np.uint64(channels)):

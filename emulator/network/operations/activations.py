@@ -14,7 +14,7 @@ from ..onnx_nodes import Export
 from ..operation import Arithmetic, SfuOperation
 from ..shape import Shape
 from .joins import multiplied
-from .scale import Scale, by_channel, scaled
+from .scale import Scale, by_channel, number_of, scaled
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -353,11 +353,10 @@ def _by_constant(walk: Walk, node: OnnxNode) -> Value:
         InputError: times other arrays.
     """
     place = next(n for n, name in enumerate(node.inputs) if name not in walk.constants)
-    value, number = walk.with_number(node)
     constant = walk.constants[node.inputs[1 - place]]
-    if number is not None and (constant.shape == () or not constant.roots):
+    if (number := number_of(constant)) is not None:
         return scaled(walk, node, place, number)
-    made = by_channel(walk, node, Scale, value, constant)
+    made = by_channel(walk, node, Scale, walk.take(node, place), constant)
     if made is None:
         raise node.refusal(
             "multiplies by an array of the file; only one number, and one for each channel, are"

@@ -293,8 +293,8 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
     """Return the keys `stride` and `pad` of a node's window over maps, and over the zeros around
     them.
 
-    Padding that differs between sides, and sizes that are rounded up, are taken where the windows
-    are those of equal padding and sizes rounded down.
+    Padding that differs between sides is taken where the windows are those of equal padding; pools
+    may round sizes up (`ceil`).
 
     Raises:
         InputError: the windows are others, or a dilation is more than 1.
@@ -313,6 +313,7 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
     extra = value.pads or (0, 0, 0, 0)
     pads = tuple(own + more for own, more in zip(padding, extra, strict=True))
     rounds_up = node.integer("ceil_mode", 0) != 0
+    keys: dict[str, object] = {"stride": stride, "pad": pads[:2]}
     for place, size in enumerate(sizes):
         begin, end = pads[place], pads[place + 2]
         if begin == end and not rounds_up:
@@ -321,17 +322,12 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
             size, begin, end, kernel[place], stride[place], rounds_up
         ) != _count(size, begin, begin, kernel[place], stride[place], False):
             if begin != end:
-                said = (
+                raise node.refusal(
                     f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is"
                     " supported"
                 )
-            else:
-                said = (
-                    "`ceil_mode` = 1: its last windows reach beyond the maps; only sizes rounded"
-                    " down are supported"
-                )
-            raise node.refusal(said)
-    return {"stride": stride, "pad": pads[:2]}
+            keys["ceil"] = True
+    return keys
 
 
 def _count(size: int, begin: int, end: int, kernel: int, stride: int, rounds_up: bool) -> int:

@@ -15,7 +15,7 @@ from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
-from .scale import Shift, by_channel, scaled
+from .scale import Shift, by_channel, number_of, scaled
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Add(SfuOperation):
         """Return a sum with what is taken off, times -1."""
         constants = [name in walk.constants for name in node.inputs]
         if any(constants):
-            _, number = walk.with_number(node)
+            number = number_of(walk.constant(node, constants.index(True)))
             if number is None:
                 raise node.refusal(
                     "takes off an array of the file; only one number, or other maps, are supported"
@@ -125,8 +125,7 @@ class Add(SfuOperation):
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
         [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
-        _, number = walk.with_number(node)
-        if number is not None and (bias.shape == () or not bias.roots):
+        if (number := number_of(bias)) is not None:
             return scaled(walk, node, place, 1.0, number)
         matmul = walk.step_of(value)
         if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:

@@ -30,6 +30,7 @@ class _Pool(SfuOperation):
     kernel: PositivePair
     stride: PositivePair | None = None
     pad: NotNegativePair = (0, 0)
+    ceil: bool = False
 
     @property
     def step(self) -> Pair:
@@ -37,14 +38,20 @@ class _Pool(SfuOperation):
         return self.stride or self.kernel
 
     def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
-        """See `SfuOperation`; the stride is filled in, so that equal pools are equal however they
-        are described.
+        """See `SfuOperation`; the stride is filled in, and sizes that are whole are not rounded, so
+        that equal pools are equal however they are described.
         """
+        fits = dataclasses.replace(self, stride=self.step, ceil=False)
+        return fits if fits.output(inputs) == self.output(inputs) else self._with_stride()
+
+    def _with_stride(self) -> SfuOperation:
         return dataclasses.replace(self, stride=self.step)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
-        return inputs[0][0], *windows(inputs[0], Window(self.kernel, self.step, self.pad))
+        return inputs[0][0], *windows(
+            inputs[0], Window(self.kernel, self.step, self.pad), ceil=self.ceil
+        )
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows:
         """See `SfuOperation`."""
@@ -78,6 +85,7 @@ class _Pool(SfuOperation):
             strides=self.step,
             # ONNX has the beginnings of both axes, then their ends.
             pads=self.pad * 2,
+            **({"ceil_mode": 1} if self.ceil else {}),
             **self._counts(),
         )
 
@@ -113,7 +121,7 @@ class MaxPool(_Pool):
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
-        return nn.MaxPool2d(self.kernel, self.step, self.pad)
+        return nn.MaxPool2d(self.kernel, self.step, self.pad, ceil_mode=self.ceil)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
@@ -133,6 +141,8 @@ class MaxPool(_Pool):
         """See `_Pool`; a window that is too large becomes smaller ones in a row, which find the
         same places.
         """
+        if keys.get("ceil") and keys["kernel"][0] * keys["kernel"][1] > MOST_PLACES:
+            raise node.refusal(f"`ceil_mode` = 1 with windows of more than {MOST_PLACES} places")
         for part in _parts(**keys):
             value = walk.step(node, cls, part, value)
         return value
@@ -163,7 +173,11 @@ class AveragePool(_Pool):
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         return nn.AvgPool2d(
-            self.kernel, self.step, self.pad, count_include_pad=self.count_include_pad
+            self.kernel,
+            self.step,
+            self.pad,
+            ceil_mode=self.ceil,
+            count_include_pad=self.count_include_pad,
         )
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
@@ -224,7 +238,9 @@ class GlobalAveragePool(SfuOperation):
         return _over_axes(walk, node, AveragePool)
 
 
-def _parts(kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0)) -> list[Keys]:
+def _parts(
+    kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0), ceil: bool = False
+) -> list[Keys]:
     """Return the keys of max-pools in a row that have no more places than a window may, and make
     the same as one.
 
@@ -232,7 +248,9 @@ def _parts(kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0)) -> list
     the first row is the first of all. A longer side is one of windows that overlap.
     """
     if kernel[0] * kernel[1] <= MOST_PLACES:
-        return [{"kernel": kernel, "stride": stride, "pad": pad}]
+        return [
+            {"kernel": kernel, "stride": stride, "pad": pad, **({"ceil": True} if ceil else {})}
+        ]
     parts: list[Keys] = []
     for side in (1, 0):
         size, padding = kernel[side], pad[side]
@@ -339,6 +357,7 @@ class _PoolUnit(Unit):
     def __init__(self, of: _Pool, step: SfuStep, site: Site) -> None:
         super().__init__(site)
         self._window: dict[str, Any] = {"kernel": of.kernel, "stride": of.step, "pad": of.pad}
+        self._window["ceil"] = of.ceil
         # Shapes are (channels, rows, columns), but maps in memory have channels last.
         channels, *size = step.input
         self._input = (*size, channels)

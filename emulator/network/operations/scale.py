@@ -140,7 +140,7 @@ class Affine(SfuOperation):
         """
         if node.operator == "Neg":
             return scaled(walk, node, 0, -1.0)
-        _, number = walk.with_number(node)
+        number = number_of(walk.constant(node, 1))
         if not number or node.inputs[0] in walk.constants:
             raise node.refusal("divides by other than one number, which is not supported")
         return scaled(walk, node, 0, 1 / number)
@@ -167,6 +167,15 @@ class Affine(SfuOperation):
                 return factor * x + shift
 
         return Affine()
+
+
+def number_of(constant: Constant | None) -> float | None:
+    """Return the one number that a constant is; None for an array of the file, even of one number:
+    that may be learnt.
+    """
+    if constant is None or constant.numbers is None or len(constant.numbers) != 1:
+        return None
+    return float(constant.numbers[0]) if constant.shape == () or not constant.roots else None
 
 
 def scaled(walk: Walk, node: OnnxNode, place: int, factor: float, shift: float = 0.0) -> Value:

@@ -132,6 +132,10 @@ GOOD = {
         [op("Relu"), lambda g: g.node("Min", g.last, g.numbers(6.0))],
         '{ type = "relu6" },',
     ),
+    "rounding up": (
+        [op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)],
+        '{ type = "max-pool", kernel = 3, stride = 2, ceil = true },',
+    ),
     "rounding up that divides": (
         [op("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)],
         '{ type = "max-pool", kernel = 2 },',

@@ -130,3 +130,24 @@ def test_functions_shrink_engines_where_look_up_tables_are_few() -> None:
 
 def test_arithmetic_of_values_adds_up() -> None:
     assert Arithmetic(3, 1, 1).times(4) == (12, 4, 4)
+
+
+def test_functions_of_a_gate_keep_up_with_the_map_that_it_multiplies() -> None:
+    """And not with the engine of its own layer, which is done much sooner."""
+    layers: list[dict[str, Any]] = [
+        {"type": "conv", "channels": 8, "kernel": 3, "pad": 1, "name": "map"},
+        {"type": "global-average-pool"},
+        *({"type": "conv", "channels": 8, "kernel": 1}, {"type": "sigmoid", "name": "gate"}),
+        {"type": "multiply", "from": ["map", "gate"]},
+        *({"type": "fc", "features": 10}, {"type": "softmax"}),
+    ]
+    network = {"name": "gated", "input": [3, 16, 16], "layers": layers}
+    [device] = emuchain.plan(network, "u280", devices=1).layout().devices  # type: ignore[arg-type]
+    made, gated, _ = device.slices
+    values, times_ps = 8 * 16 * 16, [held.engines.fp.sample_ps for held in (made, gated)]
+    assert times_ps[1] < times_ps[0]
+    board = device.board
+    product = board.function_resources((3 * values, 0, 0), times_ps[0])
+    gate = board.function_resources((3 * 8, 8, 8), times_ps[1])
+    [engines] = board.slice_resources([gated.engines.multipliers])
+    assert gated.resources.dsp == engines.dsp + product.dsp + gate.dsp

@@ -145,6 +145,11 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         IMAGES,
     ),
     "padding same": (between(lambda: nn.Conv2d(8, 8, 5, padding="same"), nn.ReLU), IMAGES),
+    "rounded up": (between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)), IMAGES),
+    "averages rounded up": (
+        between(lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True)),
+        IMAGES,
+    ),
     "rounded up to the same": (between(lambda: nn.MaxPool2d(2, 2, ceil_mode=True)), IMAGES),
     "dilation of one place": (between(lambda: nn.Conv2d(8, 6, 1, dilation=3)), IMAGES),
     "clamp": (after_conv(lambda self, maps: maps.clamp(min=0).mean((2, 3))), IMAGES),
@@ -282,10 +287,6 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "padding of even windows": (
         between(lambda: nn.Conv2d(8, 8, 4, padding="same")),
         "PyTorch's Conv2d '1': `pads` = [1, 1, 2, 2]",
-    ),
-    "sizes rounded up": (
-        between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)),
-        "PyTorch's MaxPool2d '1': `ceil_mode`",
     ),
     "dilation": (
         between(lambda: nn.Conv2d(8, 8, 3, dilation=2)),

@@ -170,6 +170,14 @@ class Window(NamedTuple):
             (inputs + 2 * pad - kernel) // stride + 1,
             operation["type"] == "group-norm",
         )
+        if operation.get("ceil"):  # windows that begin within, while there are values left
+            last = itertools.takewhile(
+                lambda n: (
+                    n * stride < inputs + pad and (n - 1) * stride + kernel < inputs + 2 * pad
+                ),
+                itertools.count(outputs),
+            )
+            outputs += len([*last])
         return cls(kernel, stride, pad, inputs, outputs, waits_for_all or whole, whole=whole)
 
     def near(self, row: int) -> list[int]:

@@ -130,7 +130,14 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         return add(kind, last, shape, groups=draw(st.sampled_from(groups)))
     if kind.endswith("pool"):
         window = draw(windows(shape[1:], 1))
-        return add(kind, last, [shape[0], *shrunk(shape[1:], **window)], **window)
+        sides = [*zip(shape[1:], window["kernel"], window["stride"], window["pad"], strict=True)]
+        ceil, made = draw(st.booleans()), shrunk(shape[1:], **window)
+        if ceil:  # one more window where values are left, and it begins among them
+            made = [
+                count + ((size + 2 * pad - kernel) % step > 0 and count * step < size + pad)
+                for count, (size, kernel, step, pad) in zip(made, sides, strict=True)
+            ]
+        return add(kind, last, [shape[0], *made], ceil=ceil, **window)
     return add(kind, last, shape)
 
 

@@ -30,11 +30,12 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Window]:
         if few
         else rng.standard_normal(shape, np.float32)
     )
-    return x, {"kernel": kernel, "stride": stride, "pad": pad}
+    return x, {"kernel": kernel, "stride": stride, "pad": pad, "ceil": draw(st.booleans())}
 
 
 def to_pytorch(window: Window) -> Window:
-    return {"kernel_size": window["kernel"], "stride": window["stride"], "padding": window["pad"]}
+    keys = {"kernel_size": window["kernel"], "stride": window["stride"], "padding": window["pad"]}
+    return {**keys, "ceil_mode": window["ceil"]}
 
 
 def channels_first(maps: np.ndarray) -> np.ndarray:
@@ -43,7 +44,8 @@ def channels_first(maps: np.ndarray) -> np.ndarray:
 
 
 def output_shape(x: np.ndarray, window: Window) -> tuple[int, ...]:
-    size = output_size(x.shape[1:3], window["kernel"], stride=window["stride"], pad=window["pad"])
+    keys = {key: window[key] for key in ("stride", "pad", "ceil") if key in window}
+    size = output_size(x.shape[1:3], window["kernel"], **keys)
     return len(x), *size, x.shape[3]
 
 
