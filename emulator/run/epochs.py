@@ -52,6 +52,7 @@ class SharedData:
     train_lengths: NDArray[np.int64] | None = None
     test_lengths: NDArray[np.int64] | None = None
     given: Normalisation | None = None
+    by_targets: bool = False
 
     @classmethod
     def of(cls, data: Dataset, replicas: int) -> SharedData:
@@ -62,9 +63,8 @@ class SharedData:
             (data.train_lengths, data.test_lengths),
         )
         shape = data.train_images.shape[1:]
-        return cls(
-            data.name, images, *labels, shape, data.classes, data.symbols, *lengths, data.given
-        )
+        rest = data.classes, data.symbols, *lengths, data.given, data.by_targets
+        return cls(data.name, images, *labels, shape, *rest)
 
     def dataset(self) -> Dataset:
         """Return the data set; omitted images are all 0 and take no memory."""
@@ -82,6 +82,7 @@ class SharedData:
             self.symbols,
             *lengths,
             self.given,
+            self.by_targets,
         )
 
     def _images(self, count: int) -> NDArray[np.uint8]:

@@ -5,6 +5,7 @@ any boards, replicas and micro-batches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -263,3 +264,23 @@ def test_what_does_not_go_together(one_line: OneLine, case: str) -> None:
     with pytest.raises(InputError) as error:
         emuchain.train(network, data=data, **{**KEYS, **settings})
     assert said in one_line(error)
+
+
+@pytest.mark.parametrize("weights", [[], ["--class-weights", "1,2,3,4"]])
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_ranks_change_no_bit(mpiexec: Any, tmp_path: Path, bits: Bits, weights: list[str]) -> None:
+    """Labels of tokens, of which some are ignored, from a file that rank 0 alone reads."""
+    network, inputs, targets, _ = CASES["weighted and ignored"]
+    np.savez(tmp_path / "own.npz", inputs=inputs, targets=targets)
+    (tmp_path / "own.toml").write_text(emuchain.load_network(network).text)
+    arguments = ["-m", "emuchain", "train", tmp_path / "own.toml", "--data", tmp_path / "own.npz"]
+    arguments += [*weights, "--devices", "2", "--replicas", "2"]
+    arguments += ["--schedule", "sync", "--batch", "6", "--progress", "none"]
+    runs = []
+    for ranks in (1, 4):
+        out = tmp_path / f"{ranks}.h5"
+        mpiexec(ranks, [*arguments, "--out", out])
+        runs.append(emuchain.results(out))
+    alone, spread = runs
+    assert bits(spread.weights) == bits(alone.weights)
+    assert spread.history["test_loss"][0] == alone.history["test_loss"][0]
