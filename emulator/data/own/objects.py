@@ -25,7 +25,7 @@ TARGET_NAMES = ("targets", "target", "labels", "label", "y", "class", "fine_labe
 _INPUT_NAMES = ("inputs", "input", "input_ids", "pixel_values", "x", "image", "img", "tokens")
 _TAKEN = (
     "(inputs, targets), or a mapping of `inputs` and `targets`, as arrays; a torch Dataset or"
-    " DataLoader; or a data set of Hugging Face"
+    " DataLoader; a data set of Hugging Face; or a DataFrame of pandas"
 )
 
 
@@ -46,8 +46,8 @@ def as_data(
 
     Args:
         data: (inputs, targets), or a mapping of `inputs` and `targets`, as arrays; a torch Dataset
-            or DataLoader, whose samples are read once, in their own order; or a data set of Hugging
-            Face.
+            or DataLoader, whose samples are read once, in their own order; a data set of Hugging
+            Face; or a DataFrame of pandas, whose columns are as those of a table.
         test: the same for the test; by default a share of the data.
         name: the data set's.
         classes: names of the classes, by number.
@@ -87,6 +87,8 @@ def _part(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]], tup
         return (_array(data[0], where, INPUTS), _array(data[1], where, TARGETS)), ()
     if isinstance(data, Mapping) or hasattr(data, "column_names"):
         return _of_columns(data, where)
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        return _of_frame(data, where), ()
     samples: Iterable[Any]
     if hasattr(data, "dataset") and hasattr(data, "collate_fn"):  # a DataLoader
         samples = _collated(data, where)
@@ -166,6 +168,22 @@ def _of_columns(data: Any, where: str) -> tuple[tuple[NDArray[Any], NDArray[Any]
     classes = getattr(feature, "names", None) or ()
     values = _array(data[taken], where, taken), _array(data[target], where, target)
     return values, tuple(map(str, classes))
+
+
+def _of_frame(data: Any, where: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the columns of a DataFrame of pandas: the one with a known name, or else the last, is
+    the target, as of a table.
+    """
+    names = list(data.columns)
+    if len(names) < 2:
+        raise InputError(f"`{where}`: has {len(names)} columns; give inputs, and a target")
+    lower = [str(name).lower() for name in names]
+    known = next((name for name in TARGET_NAMES if name in lower), lower[-1])
+    target = names[lower.index(known)]
+    own = data[target].to_numpy()
+    if own.dtype.kind == "O" and all(isinstance(value, str) for value in own):
+        own = own.astype(str)
+    return _array(data.drop(columns=[target]).to_numpy(), where, INPUTS), _array(own, where, target)
 
 
 def _array(values: Any, where: str, name: str) -> NDArray[Any]:

@@ -115,3 +115,17 @@ def test_columns_that_are_not_there(tmp_path: Path, one_line: OneLine) -> None:
     with pytest.raises(InputError, match="several targets are numbers") as error:
         load_data(written(tmp_path, "a,b,c", words), reading=Reading(target_columns=("b", "c")))
     assert one_line(error)
+
+
+def test_frames_of_pandas_are_tables(tmp_path: Path, one_line: OneLine) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas, whose frames these are, is missing")
+    path = written(tmp_path, "a,label,c,d", ROWS)
+    frame = pandas.read_csv(path, encoding="utf-8-sig")
+    for one, other in zip(all_of(emuchain.as_data(frame)), all_of(load_data(path)), strict=True):
+        assert np.array_equal(one, other)
+    frame["label"] = ["b", "a"] * 6
+    assert emuchain.as_data(frame).classes == ("a", "b")
+    for wrong in (frame[["a"]], frame.assign(c="x")):
+        with pytest.raises(InputError) as error:
+            emuchain.as_data(wrong)
+        assert one_line(error)
