@@ -71,6 +71,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "recomputed": {"schedule": "gpipe", "devices": 4, "engines": "turns", "recompute": "all"},
     "stages of layers": {"schedule": "zero-bubble", "devices": 4, "stages": "layers"},
     "a device idle": {"devices": 1},
+    "adapters": {"schedule": "sync", "devices": 5, "lora": "r=2,alpha=3,on=conv2,fc*"},
     "replicas": {"replicas": 2, "devices": 3, "compress": "inceptionn:-10"},
     "aggregator": {"schedule": "data-parallel-aggregator", "devices": 4},
     "aggregator of chains": {

@@ -4,6 +4,7 @@ the same on any chain, frozen layers cost no PG, and merged weights compute what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,21 @@ def test_frozen_layers_cost_no_pg_and_send_no_gradients() -> None:
     assert [layer.pg_macs for layer in plan.network.layers] == [2 * inputs, 12, 0, 0]
     # Errors go back from `out` to `b`, and from there to `a`, whose inputs are images.
     assert [layer.has_eb for layer in plan.network.layers] == [False, True, False, True]
-    run = emuchain.train(network, **{**keys, "test_samples": 4}, replicas=2, devices=2)
     learnt = 2 * inputs + 2 * 6
+    [board] = plan.layout().devices
+    for part, own in zip(board.slices, macs, strict=True):
+        layer, memory, engines = part.part.layer, part.memory, part.engines
+        assert (engines.eb is not None, engines.pg is not None) == (layer.has_eb, layer.has_pg)
+        cycles = math.ceil(own / engines.fp.multipliers)
+        assert engines.fp.row_ps == cycles * board.board.period_ps
+        # Gradients, and inputs that wait for PG, are those of adapters alone.
+        weights = math.prod(layer.weight_shape)
+        assert memory.lgb.bytes == 4 * weights * (layer.adapts is not None)
+        waiting = board.in_flight * 4 * math.prod(layer.input) * (layer.adapts is not None)
+        assert memory.act_ram.bytes == waiting
+    slowest = max(part.engines.fp.row_ps for part in board.slices)
+    assert plan.timing.interval_ps == slowest
+    run = emuchain.train(network, **{**keys, "test_samples": 4}, replicas=2, devices=2)
     # A ring of two sends each half twice: 4 bytes a parameter and replica, in 2 mini-batches.
     assert run.exchange["value_bytes"].tolist() == [2 * 2 * 4 * learnt]
 

@@ -148,6 +148,28 @@ def test_merged_weights_go_back_into_the_model(name: str, tmp_path: Path) -> Non
         assert all(torch.equal(again[key], own) for key, own in state.items())
 
 
+def test_adapters_alone_have_the_modules_of_the_model(tmp_path: Path) -> None:
+    """As PEFT's files: of `Linear` two dimensions, of `Conv2d` four; and they add up to the merged
+    weights.
+    """
+    of_torch = pytest.importorskip("safetensors.torch")
+    for kind, lora, names in LORAS.values():
+        case, data = CASES[kind], CASES[kind].data(BATCH)
+        model = case.model()
+        network = emuchain.from_torch(model, case.example())
+        run = emuchain.train(network, data=data, lora=lora, **SETTINGS)
+        emuchain.export(run, tmp_path / "adapter.safetensors", adapter=True)
+        found, merged = of_torch.load_file(tmp_path / "adapter.safetensors"), run.state_dict()
+        keys = emuchain.plan(network, lora=lora, **SETTINGS).config.lora
+        assert len(found) == 2 * len(names)
+        for path in names.values():
+            a, b = (found[f"base_model.model.{path}.lora_{end}.weight"].double() for end in "AB")
+            own = model.get_submodule(path).weight.detach()
+            assert a.dim() == b.dim() == own.dim()
+            added = keys.factor * (b.flatten(1) @ a.flatten(1)).reshape(own.shape)
+            assert torch.equal(merged[f"{path}.weight"], (own.double() + added).float())
+
+
 def test_merged_weights_are_where_new_training_begins(tmp_path: Path) -> None:
     """Of a run with adapters, another one has the merged weights, with new adapters or none."""
     case, data = CASES["cnn"], CASES["cnn"].data(BATCH * 2)
