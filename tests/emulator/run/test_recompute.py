@@ -39,6 +39,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "shared engines": {"devices": 2, "schedule": "fbp-as", "engines": "shared"},
     "shortcuts": {"network": "resnet8-cifar", "devices": 3, "epochs": 1},
     "tied weights": {"network": "char-gpt", "devices": 2, "samples": 16, "epochs": 1},
+    "adapters": {
+        "network": "char-gpt",
+        "devices": 2,
+        "samples": 16,
+        "epochs": 1,
+        "lora": "r=4,alpha=8,on=qkv*",
+    },
     "replicas": {"devices": 2, "replicas": 2, "batch": 32},
     "drawn roundings": {
         "devices": 2,
