@@ -57,14 +57,19 @@ class SharedData:
     @classmethod
     def of(cls, data: Dataset, replicas: int) -> SharedData:
         """Return the part of `data` that all ranks need to train `replicas` replicas."""
-        images = data.train_images if replicas > 1 else None
-        labels, lengths = (
-            (data.train_labels, data.test_labels),
-            (data.train_lengths, data.test_lengths),
+        return cls(
+            data.name,
+            data.train_images if replicas > 1 else None,
+            data.train_labels,
+            data.test_labels,
+            data.train_images.shape[1:],
+            data.classes,
+            data.symbols,
+            data.train_lengths,
+            data.test_lengths,
+            data.given,
+            data.by_targets,
         )
-        shape = data.train_images.shape[1:]
-        rest = data.classes, data.symbols, *lengths, data.given, data.by_targets
-        return cls(data.name, images, *labels, shape, *rest)
 
     def dataset(self) -> Dataset:
         """Return the data set; omitted images are all 0 and take no memory."""
