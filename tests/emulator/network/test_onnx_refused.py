@@ -299,7 +299,6 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: small(op("Softmax", axis=1)),
         ["(GlobalAveragePool)", "softmax"],
     ),
-    "maps at the end": (ending, ["softmax", "8x8"]),
     "a hole": (lambda: small(lambda g: g.node("Relu", "nothing")), ["(Relu)", "'nothing'", "hole"]),
     "an unused result": (lambda: small(lambda g: g.node("Relu", "x")), ["(Relu)", "begins"]),
     "a side that leads nowhere": (
