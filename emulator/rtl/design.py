@@ -54,6 +54,8 @@ def check(plan: ChainPlan) -> None:
     config, timing = plan.config, plan.timing
     plan.needs_rows("RTL")
     check_formats(config.precision)
+    if config.lora is not None:
+        raise InputError(f"`lora` = {str(config.lora)!r}: RTL trains all layers; leave it out")
     for layer in plan.network.layers:
         _check_layer(layer)
     if any(steps_before_sending(layer, plan.cluster.link.share) for layer in plan.network.layers):
@@ -70,6 +72,11 @@ def check(plan: ChainPlan) -> None:
     if config.clip_norm is not None:
         raise InputError(
             f"`clip_norm` = {config.clip_norm:g}: RTL clips no gradients; leave it out"
+        )
+    if plan.network.loss != "softmax" or config.class_weights:
+        raise InputError(
+            f"`loss` = {plan.network.loss!r}{' with `class_weights`' * bool(config.class_weights)}:"
+            " RTL takes the errors of one loss, 'softmax' of classes that weigh the same"
         )
     if config.freeze:
         raise InputError(

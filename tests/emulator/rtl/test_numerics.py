@@ -132,6 +132,11 @@ def test_one_of_four_ranks_is_rtl(mpiexec: Any, tmp_path: Path) -> None:
         ({"rtl_device": 1, "schedule": "fpdeep"}, "RTL supports one schedule, 'sync'"),
         ({"rtl_device": 1, "samples": 20}, "`samples` = 20 should be a multiple of `batch`, 8"),
         ({"rtl_device": 1, "optimizer": "adam"}, "supports one optimiser"),
+        ({"rtl_device": 1, "lora": "r=2,on=conv*"}, "RTL trains all layers"),
+        (
+            {"rtl_device": 1, "class_weights": (1.0, 2.0) * 5},
+            "`loss` = 'softmax' with `class_weights`: RTL takes the errors of one loss",
+        ),
         ({"rtl_device": 1, "checkpoint_every": 1}, "leave out `checkpoint_every`"),
     ],
 )
