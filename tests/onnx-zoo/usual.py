@@ -355,12 +355,14 @@ def images(*middle: nn.Module, channels: int = 8) -> Callable[[], nn.Module]:
 
 def unet(up: Callable[[], nn.Module], channels: int) -> Callable[[], nn.Module]:
     """A U-Net of two levels, whose maps a classifier takes."""
+
+    def forward(self: Any, x: Any) -> Any:
+        beside = self.enc(x)
+        larger = self.up(self.mid(self.pool(beside)))
+        return self.head(self.dec(torch.cat([larger, beside], 1)).mean((2, 3)))
+
     return lambda: Of(
-        lambda self, x: self.head(
-            self.dec(torch.cat([self.up(self.mid(self.pool(self.enc(x)))), self.enc(x)], 1)).mean(
-                (2, 3)
-            )
-        ),
+        forward,
         enc=nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU()),
         pool=nn.MaxPool2d(2),
         mid=nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU()),

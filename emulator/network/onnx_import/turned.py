@@ -103,12 +103,12 @@ def joined(node: OnnxNode, values: Sequence[Mixed], axis: int) -> Mixed:
     count = max(len(value.parts) for value in values)
     parts = []
     for number in range(count):
-        all_places, all_factors = [], []
+        places, factors = list[Places](), list[Factors]()
         for value in values:
-            places, factors = value.parts[min(number, len(value.parts) - 1)]
-            all_places.append(places)
-            all_factors.append(factors if number < len(value.parts) else np.zeros_like(factors))
-        parts.append((np.concatenate(all_places, axis), np.concatenate(all_factors, axis)))
+            own, by = value.parts[min(number, len(value.parts) - 1)]
+            places.append(own)
+            factors.append(by if number < len(value.parts) else np.zeros_like(by))
+        parts.append((np.concatenate(places, axis), np.concatenate(factors, axis)))
     return dataclasses.replace(values[0], parts=tuple(parts))
 
 

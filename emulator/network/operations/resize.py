@@ -121,8 +121,9 @@ class Upsample(SfuOperation):
                 " repeated (nearest), and linear ones at middles or corners, are supported"
             )
         given = walk.numbers(node, "scales", 2) if node.has_input(2) else ()
-        scale: tuple[float, ...] = given[2:]
-        if len(given) != 4:
+        if len(given) == 4:
+            scale: tuple[float, ...] = given[2:]
+        else:
             sizes = walk.entries(node, 3)[-2:]
             scale = tuple(
                 size / own if isinstance(size, int) else 0.0

@@ -257,7 +257,7 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "a function in another's class": (
         lambda g: g.node("Resize", said=at("up", "mine.Up", "aten.upsample_nearest2d.vec")),
-        "(Resize), PyTorch's Upsample in Up 'up': unknown operator",
+        "(Resize), PyTorch's Upsample in Up 'up': its input 4 should be sizes",
     ),
     "padding of a convolution": (
         lambda g: g.node(
@@ -314,7 +314,7 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "a module in Sequential": (
         lambda g: g.node("Resize", name="/net/net.2/up/up.0/Resize"),
-        "PyTorch's Upsample 'net.2.up.0': unknown",
+        "PyTorch's Upsample 'net.2.up.0': its input 4",
     ),
     "a function beside a module that is farther in": (
         lambda g: (
