@@ -87,7 +87,7 @@ def test_two_maps_of_one_shape_are_needed(factors: list[str], one_line: Any) -> 
         *NETWORK["layers"][-2:],
     ]
     with pytest.raises(
-        InputError, match="multiplies two maps of one shape, but these are"
+        InputError, match="multiplies two maps of one shape, or one by a value"
     ) as error:
         load_network({**NETWORK, "layers": layers})
     assert one_line(error)
