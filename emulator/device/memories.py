@@ -23,8 +23,9 @@ from ...kernels import Arena
 from ..mapping import BalancedParameters
 from ..network import NORMAL_DEVIATION, Layer, Start
 from ..schedule import SpanStore
-from .formats import MapFormats, ParameterFormats, SliceFormats, WeightFormats
+from .formats import MapFormats
 from .rules import Rule
+from .weight_formats import ParameterFormats, SliceFormats, WeightFormats
 
 
 class ActRam(SpanStore):

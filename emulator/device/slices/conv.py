@@ -36,9 +36,10 @@ from ...network import Start, Training
 from ...number import SINGLE, Precision
 from ...schedule import SampleSpan
 from ..ends import Labels
-from ..formats import MapFormats, SliceFormats, WeightFormats
+from ..formats import MapFormats
 from ..memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from ..rules import Rule
+from ..weight_formats import SliceFormats, WeightFormats
 from .numerics import Data, Lengths, SliceNumerics
 
 

@@ -29,9 +29,10 @@ from ...mapping import Slice
 from ...network import Start, Training
 from ...number import KINDS, Precision, sum_bits
 from ...schedule import SampleSpan
-from ..formats import MapFormats, WeightFormats
+from ..formats import MapFormats
 from ..memories import TURNED, ActRam, Arrays
 from ..rules import Rule
+from ..weight_formats import WeightFormats
 from .conv import ConvSlice
 from .numerics import Data, Lengths
 

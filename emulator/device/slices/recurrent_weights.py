@@ -16,10 +16,11 @@ from ....kernels.recurrent import GruSlice, LstmSlice, Packed
 from ...mapping import Slice
 from ...network import Layer, Recurrent
 from ...network.operations.recurrent import Gru, Lstm
-from ..formats import MapFormats, RowFormats
+from ..formats import MapFormats
 from ..memories import Arrays, Parameter
 from ..rules import Rule
 from ..sfu import Sfu
+from ..weight_formats import RowFormats
 from .numerics import Data
 
 WeightArrays = Mapping[str, Data]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import emuchain
-from emuchain.emulator.device.formats import MapFormats, SliceFormats, WeightFormats
+from emuchain.emulator.device.formats import MapFormats
+from emuchain.emulator.device.weight_formats import SliceFormats, WeightFormats
 from emuchain.emulator.mapping import Slice
 from emuchain.emulator.number import precision_of
 from emuchain.kernels import Arena
