@@ -1,8 +1,13 @@
 from . import roles
-from .config import (
+from .config import RUN_ONLY_KEYS, Config
+from .groups import GROUPS
+from .keys import listed
+from .rates import FORMER, RateSchedule, of_today, parse_rates, rate_schedules
+from .roles import log_place
+from .run_keys import RunKeys, TrainKeys
+from .settings import Settings, check_updates, learning_rate, optimizer_of
+from .sources import (
     CHANGES,
-    RUN_ONLY_KEYS,
-    Config,
     blaming,
     in_place,
     is_of_run,
@@ -13,12 +18,6 @@ from .config import (
     role_of,
     settings_config,
 )
-from .groups import GROUPS
-from .keys import listed
-from .rates import FORMER, RateSchedule, of_today, parse_rates, rate_schedules
-from .roles import log_place
-from .run_keys import RunKeys, TrainKeys
-from .settings import Settings, check_updates, learning_rate, optimizer_of
 
 __all__ = [
     "CHANGES",
