@@ -1,5 +1,5 @@
 from .device import Device, Epoch, Exchange, OnStep, train_programs
-from .device_numerics import DeviceNumerics, FaultyNumerics, SoftErrors, numerics_of
+from .device_numerics import DeviceNumerics, numerics_of
 from .ends import (
     BceHead,
     ImageSource,
@@ -29,6 +29,7 @@ from .slices import (
     joined_weights,
     named_weights,
 )
+from .soft_errors import FaultyNumerics, SoftErrors
 
 __all__ = [
     "LIMBS",
