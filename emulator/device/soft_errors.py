@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import (
-    Coroutine,
-    Mapping,
-)
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,14 +19,7 @@ from numpy.typing import NDArray
 from ...kernels.layers.vocabulary_loss import SUMS
 from ...kernels.number import FP32
 from ..faults import Begun, Flipper, LineFormat
-from ..mapping import (
-    Cut,
-    DataPath,
-    Slice,
-    Stream,
-    StreamKey,
-    first_own,
-)
+from ..mapping import Cut, DataPath, Slice, Stream, StreamKey, first_own
 from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
 from .ports import Maps
