@@ -104,7 +104,8 @@ def _member(name: str) -> str:
 
 
 _EXCHANGED = Exchanged().plain()
-_TALLY = dataclasses.astuple(Tally(loss=math.nan, step_loss=math.nan))
+# Of numbers, none is right or wrong: `correct` is negative.
+_TALLY = dataclasses.astuple(Tally(loss=math.nan, correct=-1, step_loss=math.nan))
 _SHARE = (0, 0, _TALLY, 0, math.nan, 0)
 _USE = dataclasses.astuple(ResourceUse("", 0, 0, ""))
 
@@ -208,8 +209,8 @@ def history_from(reader: CheckpointReader) -> Iterator[EpochRecord]:
     count = len(kept)
     rows = _read_columns(reader, ROW, "history", count)
     for name, key in _columns(ROW, "history"):
-        column = _field(rows, key)
-        if column.dtype.kind == "i" and not 0 <= column.min() <= column.max() <= MOST_COUNT:
+        column, least = _field(rows, key), -MOST_COUNT if key[-1] == "correct" else 0
+        if column.dtype.kind == "i" and not least <= column.min() <= column.max() <= MOST_COUNT:
             raise ValueError(f"{name} is out of range")
     if np.diff(rows["steps_end"], prepend=0).min() < 0:
         raise ValueError("history/steps_end becomes less")

@@ -4,6 +4,9 @@ any boards, replicas and micro-batches.
 
 from __future__ import annotations
 
+import json
+import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,10 @@ CASES: dict[str, tuple[dict[str, Any], np.ndarray, np.ndarray, dict[str, Any]]] 
     "classes of vectors": (MLP, floats(6), classes(), {}),
     "classes of sequences": (SEQUENCE, STEPS, classes(), {}),
     "ignored classes": (MLP, floats(6), ignoring(classes()), {}),
+    "smoothed and ignored": (
+        *(MLP, floats(6), ignoring(classes())),
+        {"label_smoothing": 0.2},
+    ),
     "weighted classes": (MLP, floats(6), classes(), {"class_weights": [0.2, 1, 3, 0]}),
     "weighted and ignored": (
         TOKENS,
@@ -123,7 +130,9 @@ def pytorch_loss(torch: Any, outputs: Any, targets: Any, settings: dict[str, Any
     weight = None if weights is None else torch.tensor(weights, dtype=outputs.dtype)
     if targets.ndim == 2:  # (n, steps, classes)
         outputs = outputs.transpose(1, 2)
-    return own.cross_entropy(outputs, targets, weight=weight, ignore_index=-100)
+    smoothing = settings.get("label_smoothing", 0.0)
+    keys = {"weight": weight, "ignore_index": -100, "label_smoothing": smoothing}
+    return own.cross_entropy(outputs, targets, **keys)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -172,6 +181,102 @@ def test_no_mapping_changes_a_bit(bits: Bits, case: str, split: dict[str, Any]) 
     }
     simulated = emuchain.simulate(network, **{**own, "samples": N})
     assert simulated.virtual_time_ps == cut.virtual_time_ps
+
+
+FORMATS: dict[str, tuple[str, ...]] = {
+    "weighted and ignored": ("bf16",),
+    "labels of pixels": ("mxint8 accumulate=dot:32",),
+    "numbers": ("fp8",),
+    "numbers of pixels": ("mxint8 accumulate=dot:32", "mxfp8 rounding=stochastic"),
+    "missing labels": ("bf16 master=bf16 rounding=stochastic", "mxint8 accumulate=dot:32"),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "precision"), [(case, each) for case, own in FORMATS.items() for each in own]
+)
+def test_formats_change_no_bit_by_mapping(
+    bits: Bits, tmp_path: Path, case: str, precision: str
+) -> None:
+    """On three boards, and resumed amid the second epoch."""
+    network, inputs, targets, settings = CASES[case]
+    keys = {**KEYS, **settings, "data": emuchain.as_data((inputs, targets), (inputs, targets))}
+    keys |= {"precision": precision, "epochs": 2}
+    file, amid = tmp_path / "run.ckpt", tmp_path / "amid.ckpt"
+
+    def keep(*_: Any) -> None:
+        if file.exists():
+            shutil.copy(file, amid)
+
+    own = {"checkpoint": str(file), "checkpoint_every": 1, "on_step": keep}
+    whole = emuchain.train(network, **keys, **own)
+    with zipfile.ZipFile(amid) as archive:
+        begun = json.loads(archive.read("checkpoint.json"))
+    assert begun["history"]
+    assert begun["shares"]
+    for other in (
+        emuchain.train(network, **keys, devices=3),
+        emuchain.train(network, data=keys["data"], resume=str(amid), progress="none"),
+    ):
+        assert bits(other.weights) == bits(whole.weights)
+        for column in ("train_loss", "test_loss", "test_accuracy"):
+            assert np.array_equal(other.history[column], whole.history[column], equal_nan=True)
+    exact = emuchain.train(network, **{**keys, "precision": "fp32"})
+    assert bits(exact.weights) != bits(whole.weights)
+    losses, expected = whole.history["train_loss"], exact.history["train_loss"]
+    assert losses[-1] == pytest.approx(expected[-1], rel=0.1)
+    shared = emuchain.train(network, **keys, replicas=2)
+    assert shared.history["train_loss"][0] == pytest.approx(losses[0], rel=0.01)
+
+
+FLIPS = """
+[[faults.flips]]
+of = "activations"
+rate = 1e-3
+highest_bit = 22
+"""
+TOGETHER: dict[str, dict[str, Any]] = {
+    "recompute": {"recompute": "all", "engines": "turns", "schedule": "gpipe"},
+    "lora": {"lora": "r=2,on=*", "precision": "bf16"},
+    "label_smoothing": {"label_smoothing": 0.1},
+    "flips": {"faults": FLIPS},
+    "loss_scale": {"precision": "fp16 loss_scale=64"},
+}
+
+
+@pytest.mark.parametrize("key", TOGETHER)
+@pytest.mark.parametrize("case", ["weighted classes", "ignored classes", "missing numbers"])
+def test_other_keys_change_no_bit_by_mapping(
+    bits: Bits, tmp_path: Path, one_line: OneLine, case: str, key: str
+) -> None:
+    network, inputs, targets, settings = CASES[case]
+    keys = {**KEYS, **settings, **TOGETHER[key]}
+    if key == "flips":
+        (tmp_path / "faults.toml").write_text(FLIPS)
+        keys["faults"] = str(tmp_path / "faults.toml")
+    data = emuchain.as_data((inputs, targets), (inputs, targets))
+    if key == "label_smoothing" and case != "ignored classes":
+        with pytest.raises(InputError) as error:
+            emuchain.train(network, data=data, **keys)
+        assert "`label_smoothing`" in one_line(error)
+        return
+    whole = emuchain.train(network, data=data, **keys)
+    boards = 1 if key == "flips" else 2  # each board has flips of its own
+    cut = emuchain.train(network, data=data, **{**keys, "devices": boards, "micro_batch": 2})
+    assert bits(cut.weights) == bits(whole.weights)
+    assert cut.history["train_loss"][0] == whole.history["train_loss"][0]
+    plain = emuchain.train(network, data=data, **{**KEYS, **settings})
+    assert (bits(plain.weights) == bits(whole.weights)) == (key == "recompute")
+
+
+@pytest.mark.parametrize("case", ["weighted and ignored", "numbers"])
+def test_a_pair_trains_as_a_chain(bits: Bits, case: str) -> None:
+    network, inputs, targets, settings = CASES[case]
+    keys = {**KEYS, **settings, "data": emuchain.as_data((inputs, targets), (inputs, targets))}
+    pair = {"schedule": "farnn", "cluster": "farnn-9p"}
+    chain, pairs = emuchain.train(network, **keys), emuchain.train(network, **{**keys, **pair})
+    assert bits(pairs.weights) == bits(chain.weights)
+    assert pairs.history["test_loss"][0] == chain.history["test_loss"][0]
 
 
 def test_replicas_share_one_mean(bits: Bits) -> None:
