@@ -99,6 +99,21 @@ class Lstm(nn.Module):  # type: ignore[misc, name-defined]
         return self.fc(self.rnn(x)[0][:, -1])
 
 
+class Series(nn.Module):  # type: ignore[misc, name-defined]
+    """Convolutions and a pool over time, of which the maximum is classified."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv1d(6, 8, 3, padding=1), nn.BatchNorm1d(8)
+        self.pool, self.conv2 = nn.MaxPool1d(2), nn.Conv1d(8, 8, 3, 2, padding=1, groups=2)
+        self.norm2, self.fc = nn.GroupNorm(2, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        x = self.pool(torch.relu(self.norm1(self.conv1(x.transpose(1, 2)))))
+        return self.fc(self.norm2(self.conv2(x)).amax(2))
+
+
 class Tied(nn.Module):  # type: ignore[misc, name-defined]
     """A language model whose head has the embedding's weights."""
 
@@ -130,7 +145,7 @@ class Case:
         torch.manual_seed(4)
         made = self.make()
         for module in made.modules():
-            if isinstance(module, nn.BatchNorm2d):
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
                 for array, low, high in (
                     *((module.running_mean, -0.3, 0.3), (module.running_var, 0.5, 1.5)),
                     *((module.weight.data, 0.5, 1.5), (module.bias.data, -0.3, 0.3)),
@@ -169,5 +184,6 @@ CASES = {
     "resnet": Case(ResNet, (3, 8, 8)),
     "vit": Case(Vit, (3, 8, 8)),
     "lstm": Case(Lstm, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
+    "series": Case(Series, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
 }

@@ -37,6 +37,8 @@ Axes of an input that is not images have their places as names, until a node say
 """
 
 MAPS: Axes = ("samples", "channels", "rows", "columns")
+LINES: Axes = ("samples", "channels", "rows")
+"""Maps of one column, without an axis for it: of convolutions and pools over one axis."""
 FLAT: Axes = ("samples", "values")
 CHANNELS_LAST: Axes = ("samples", "rows", "columns", "channels")
 ONE = "one"

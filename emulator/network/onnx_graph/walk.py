@@ -21,6 +21,7 @@ from .values import (
     CHANNELS_LAST,
     FLAT,
     FROM_IMAGES,
+    LINES,
     MAPS,
     ONE,
     Axes,
@@ -407,11 +408,15 @@ class Walk:
         )
         return value, 0.0 if fits and self.holds_zeros(constant) else None
 
-    def maps(self, node: OnnxNode, *, padded: bool = False) -> Value:
+    def maps(self, node: OnnxNode, *, padded: bool = False, over: int = 2) -> Value:
         """Return the first input of a node, which must be maps, not flattened values; they may be
         `padded`.
+
+        Of a node `over` one axis, they are maps of one column, without an axis for it.
         """
         value = self.take(node, padded=padded)
+        if over == 1:
+            return self._lines(node, value)
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
         axes = self.axes_of(value)
@@ -424,6 +429,19 @@ class Walk:
         if axes != MAPS:
             raise node.refusal(f"takes {shown_axes(axes)} where it should take maps")
         return value
+
+    def _lines(self, node: OnnxNode, value: Value) -> Value:
+        """Return a value as maps of one column; the network's inputs are such maps, where nothing
+        else tells.
+        """
+        axes = self.axes_of(value)
+        if len(axes) != 3 or axes[:2] != LINES[:2] or axes[2] not in (ONE, "last"):
+            self.expect_axes(node, value, LINES)
+        sizes = self._sizes_by_role
+        channels, steps = sizes.get("channels"), sizes.get("rows")
+        if self.images is None and channels is not None and steps is not None:
+            self.samples, self.images = self.batch, (channels, steps, 1)
+        return dataclasses.replace(value, axes=LINES)
 
     def is_used_once(self, name: str) -> bool:
         """Return whether the value `name` is used once, by a node or as the graph's output, and so

@@ -62,7 +62,7 @@ class _Spelling:
         is_back = (
             shape is not None and shape.operator == "Shape" and shape.inputs == apart.inputs[:1]
         )
-        if not (is_back or len(whole) == 4) or len(sizes) != 3 or sizes[1] < 1:
+        if not (is_back or len(whole) in (3, 4)) or len(sizes) != 3 or sizes[1] < 1:
             return None
         if {*self._numbers(norm.inputs[1])} != {1} or {*self._numbers(norm.inputs[2])} != {0}:
             return None

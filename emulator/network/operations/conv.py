@@ -130,22 +130,24 @@ class Conv(LayerOperation):
         """See `Operation`; weights are (output channels, input channels of a group, rows, columns).
 
         Raises:
-            InputError: dilation, other than two dimensions, or padding that differs between sides
+            InputError: dilation, more than two dimensions, or padding that differs between sides
                 where that matters.
         """
         from ..onnx_graph import MAPS
 
         weight, axes = walk.weight(node), walk.axes_of(walk.take(node, padded=True))
-        is_turned = axes != MAPS and sorted(axes) == sorted(MAPS) and 1 in weight[2:]  # of Keras
-        if len(weight) != 4 or is_turned:
-            over = (
-                "one axis (Conv1d)" if len(weight) == 3 or is_turned else f"{len(weight) - 2} axes"
-            )
+        if axes != MAPS and sorted(axes) == sorted(MAPS) and 1 in weight[2:]:
             raise node.refusal(
-                f"is a convolution over {over}; only those over rows and columns (Conv2d) are"
-                " supported"
+                "is a convolution over one axis (Conv1d), as Keras writes it; only those over rows"
+                " and columns (Conv2d) are supported there"
             )
-        value, kernel = walk.maps(node, padded=True), weight[2:]
+        if len(weight) not in (3, 4):
+            raise node.refusal(
+                f"is a convolution over {len(weight) - 2} axes; only those over rows and columns"
+                " (Conv2d), and over one axis (Conv1d), are supported"
+            )
+        kernel = weight[2:]
+        value = walk.maps(node, padded=True, over=len(kernel))
         if (size := node.integers("kernel_shape", kernel)) != kernel:
             raise node.refusal(
                 f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}"
@@ -154,12 +156,12 @@ class Conv(LayerOperation):
         window = window_keys(walk, node, value, kernel)
         keys = {
             "channels": weight[0],
-            "kernel": kernel,
             **window,
             "groups": groups,
             "bias": walk.has_bias(node),
         }
-        made = walk.step(node, cls, keys, value, arrays=_arrays(node, bias=bool(keys["bias"])))
+        arrays = _arrays(node, bias=bool(keys["bias"]))
+        made = walk.step(node, cls, keys, value, axes=value.axes, arrays=arrays)
         walk.expect(node, value, channels=weight[1] * groups)
         return made
 
@@ -290,8 +292,8 @@ class Fc(LayerOperation):
 
 
 def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> Keys:
-    """Return the keys `stride` and `pad` of a node's window over maps, and over the zeros around
-    them.
+    """Return the keys `kernel`, `stride` and `pad` of a node's window over maps, and over the zeros
+    around them; a window over one axis is one over rows.
 
     Padding that differs between sides is taken where the windows are those of equal padding; pools
     may round sizes up (`ceil`).
@@ -299,21 +301,23 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
     Raises:
         InputError: the windows are others, or a dilation is more than 1.
     """
-    dilations = node.integers("dilations", (1, 1))
+    ones = (1,) * len(kernel)
+    dilations = node.integers("dilations", ones)
     if any(size > 1 and step != 1 for size, step in zip(kernel, dilations, strict=False)):
         raise node.refusal(f"`dilations` = {list(dilations)}: only (1, 1) is supported")
-    stride = node.integers("strides", (1, 1))
-    if len(stride) != 2 or min(stride) < 1:
+    stride = node.integers("strides", ones)
+    if len(stride) != len(kernel) or min(stride) < 1:
         raise node.refusal(
             f"`strides` = {list(stride)}: there should be one for rows and one for columns"
         )
+    kernel, stride = ((*pair, 1)[:2] for pair in (kernel, stride))
     shape = walk.shape(value)
     sizes = (None, None) if shape is None else shape[1:]
-    padding = _padding(walk, node, kernel, stride, sizes)
+    padding = _padding(node, kernel, stride, sizes, over=len(ones))
     extra = value.pads or (0, 0, 0, 0)
     pads = tuple(own + more for own, more in zip(padding, extra, strict=True))
     rounds_up = node.integer("ceil_mode", 0) != 0
-    keys: dict[str, object] = {"stride": stride, "pad": pads[:2]}
+    keys: dict[str, object] = {"kernel": kernel, "stride": stride, "pad": pads[:2]}
     for place, size in enumerate(sizes):
         begin, end = pads[place], pads[place + 2]
         if begin == end and not rounds_up:
@@ -342,14 +346,19 @@ def _count(size: int, begin: int, end: int, kernel: int, stride: int, rounds_up:
 
 
 def _padding(
-    walk: Walk,
     node: OnnxNode,
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
     sizes: tuple[int | None, ...],
+    over: int,
 ) -> tuple[int, ...]:
-    """Return the node's own padding: above, left, below and right."""
-    automatic, pads = node.attributes.get("auto_pad", "NOTSET"), node.integers("pads", (0, 0, 0, 0))
+    """Return the node's own padding: above, left, below and right; of a window `over` one axis,
+    above and below.
+    """
+    automatic = node.attributes.get("auto_pad", "NOTSET")
+    pads = node.integers("pads", (0, 0) * over)
+    if over == 1 and len(pads) == 2:
+        pads = pads[0], 0, pads[1], 0
     if automatic != "NOTSET" and any(pads):
         raise node.refusal(
             f"`pads` = {list(pads)} beside `auto_pad` = {automatic!r}: there should be one of them"

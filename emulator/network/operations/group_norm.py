@@ -73,16 +73,16 @@ class GroupNorm(SfuOperation):
         Raises:
             InputError: it has a scale for each group, as of version 18, or does not take maps.
         """
-        value, scale = walk.maps(node), walk.weight(node)
+        over = len(walk.axes_of(walk.take(node))) - 2
+        value, scale = walk.maps(node, over=over), walk.weight(node)
         walk.weight(node, 2)
         channels = math.prod(scale)
         groups, shape = node.integer("num_groups", channels), walk.shape(value)
         if channels == groups and (shape is None or shape[0] != groups):
             raise node.refusal("has a scale for each group; one for each channel is needed")
-        if (whole := node.integers("whole", shape or ())) != (shape or ()):
-            raise node.refusal(
-                f"makes maps of {shown(whole)} of others; {shown(shape or ())} are needed"
-            )
+        there = (shape or ())[: 1 + over]
+        if (whole := node.integers("whole", there)) != there:
+            raise node.refusal(f"makes maps of {shown(whole)} of others; {shown(there)} are needed")
         walk.expect(node, value, channels=channels)
         keys = {"groups": groups, "epsilon": node.number("epsilon", 1e-5)}
         arrays = dict(zip(("scale", "shift"), node.inputs[1:], strict=False))

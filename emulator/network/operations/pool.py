@@ -60,21 +60,22 @@ class _Pool(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; windows are over rows and columns, or over all that a reduction names.
+        """See `Operation`; windows are over rows and columns, over rows alone, or over all that a
+        reduction names.
 
         Raises:
             InputError: dilation, or padding that differs between sides or sizes rounded up where
                 that matters.
         """
         kernel = _kernel_of(node)
-        value = walk.maps(node, padded=True)
-        keys = {"kernel": kernel, **window_keys(walk, node, value, kernel)}
+        value = walk.maps(node, padded=True, over=len(kernel))
+        keys = window_keys(walk, node, value, kernel)
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 
     @classmethod
     def imported(cls, walk: Walk, node: OnnxNode, keys: Mapping[str, Any], value: Value) -> Value:
         """Add the steps of a node whose pool has these keys; return the result."""
-        return walk.step(node, cls, keys, value)
+        return walk.step(node, cls, keys, value, axes=value.axes)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
@@ -144,7 +145,7 @@ class MaxPool(_Pool):
         if keys.get("ceil") and keys["kernel"][0] * keys["kernel"][1] > MOST_PLACES:
             raise node.refusal(f"`ceil_mode` = 1 with windows of more than {MOST_PLACES} places")
         for part in _parts(**keys):
-            value = walk.step(node, cls, part, value)
+            value = walk.step(node, cls, part, value, axes=value.axes)
         return value
 
     @classmethod
@@ -292,7 +293,7 @@ def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
     from ..onnx_graph import MAPS
 
     if node.operator.startswith("Global"):
-        value = left = walk.maps(node)
+        value = left = walk.maps(node, over=len(walk.axes_of(walk.take(node))) - 2)
         over = {*MAPS[2:]}
     else:
         value = walk.take(node)
@@ -313,15 +314,16 @@ def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
 
 
 def _kernel_of(node: OnnxNode) -> tuple[int, ...]:
-    """Return the window (rows, columns) of a pooling node.
+    """Return the window (rows, columns), or (rows), of a pooling node.
 
     Raises:
-        InputError: the window is not two-dimensional.
+        InputError: the window has other dimensions.
     """
     kernel = node.integers("kernel_shape", ())
-    if len(kernel) != 2:
+    if len(kernel) not in (1, 2):
         raise node.refusal(
-            f"`kernel_shape` = {list(kernel)}: only windows of rows and columns are supported"
+            f"`kernel_shape` = {list(kernel)}: only windows of rows and columns, and of rows alone,"
+            " are supported"
         )
     return kernel
 

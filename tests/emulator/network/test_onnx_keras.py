@@ -132,18 +132,31 @@ def keras_conv1d() -> Graph:
     return graph
 
 
+@pytest.mark.parametrize("samples", [2, "n"])
+def test_convolutions_over_one_axis_are_those_of_maps_of_one_column(
+    tmp_path: Path, samples: int | str
+) -> None:
+    graph = conv1d(samples, 6, 20)
+    graph.node("AveragePool", kernel_shape=[2], strides=[2], name="pool")
+    network = load(tmp_path, graph)
+    [line] = network.layers
+    assert (network.input, line.output, line.feeds) == ((6, 20, 1), (8, 20, 1), (8, 10, 1))
+    assert line.window == ((3, 1), (1, 1), (1, 0))
+
+
 @pytest.mark.parametrize(
-    "graph", [conv1d(2, 6, 20), conv1d("n", 6, 20), conv1d("n", 6, "length"), keras_conv1d()]
+    ("graph", "message"),
+    [
+        (conv1d("n", 6, "length"), "the input 'x' has no fixed number of time steps"),
+        (keras_conv1d(), "node 'line' (Conv): is a convolution over one axis (Conv1d), as Keras"),
+    ],
 )
-def test_convolutions_over_one_axis(
-    tmp_path: Path, one_line: Callable[..., str], graph: Graph
+def test_what_is_refused_of_convolutions_over_one_axis(
+    tmp_path: Path, one_line: Callable[..., str], graph: Graph, message: str
 ) -> None:
     with pytest.raises(InputError) as error:
         load(tmp_path, graph)
-    assert (
-        "node 'line' (Conv): is a convolution over one axis (Conv1d); only those over rows and"
-        in one_line(error)
-    )
+    assert message in one_line(error)
 
 
 UNNAMED: dict[str, Callable[[Graph], object]] = {

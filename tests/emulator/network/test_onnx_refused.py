@@ -111,10 +111,14 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         [
             "'odd'",
             (
-                "is a convolution over one axis (Conv1d); only those over rows and columns (Conv2d)"
-                " are supported"
+                "takes samples x channels x rows x columns where it should take samples x channels"
+                " x rows"
             ),
         ],
+    ),
+    "three dimensions": (
+        lambda: small(lambda g: g.node("Conv", g.last, g.weight(4, 4, 3, 3, 3), name="odd")),
+        ["'odd'", "is a convolution over 3 axes; only those over rows and columns"],
     ),
     "weights that are made": (
         lambda: small(lambda g: g.node("Conv", g.last, g.last, name="odd")),

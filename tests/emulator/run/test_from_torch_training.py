@@ -38,7 +38,8 @@ def by_averages(model: Any) -> Iterator[list[Any]]:
         x = given[0].detach().transpose(0, 1).flatten(1)
         pending.append((module, x.mean(1), x.var(1)))
 
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d
+    norms = [module for module in model.modules() if isinstance(module, kinds)]
     hooks = [module.eval().register_forward_pre_hook(note) for module in norms]
     yield pending
     for hook in hooks:
@@ -90,14 +91,15 @@ def test_training_is_that_of_pytorch(name: str, devices: int) -> None:
     assert run.history["test_loss"][-1] == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_weights_do_not_depend_on_the_mapping() -> None:
-    case, data = CASES["cnn"], CASES["cnn"].data(24)
+@pytest.mark.parametrize("name", ["cnn", "series"])
+def test_weights_do_not_depend_on_the_mapping(name: str) -> None:
+    case, data = CASES[name], CASES[name].data(24)
     network = emuchain.from_torch(case.model(), case.example())
-    one, other = (
+    one, *others = (
         emuchain.train(network, data=data, devices=devices, **SETTINGS).state_dict()
-        for devices in (1, 2)
+        for devices in (1, 2, 3)
     )
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    assert all(torch.equal(one[key], other[key]) for other in others for key in one)
 
 
 def test_ties_are_one_tensor() -> None:

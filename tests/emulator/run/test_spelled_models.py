@@ -184,6 +184,15 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     "GRU": (of_steps(nn.GRU, lambda made: made[1][-1], num_layers=2), STEPS),
     "GRU on average": (of_steps(nn.GRU, lambda made: made[0].mean(1)), STEPS),
     "all states of a GRU": (of_steps(nn.GRU, lambda made: made[0].flatten(1), 7 * 16), STEPS),
+    "convolutions over time": (
+        of_row(
+            lambda self, x: self.fc(self.pool(self.conv(x.transpose(1, 2))).mean(-1)),
+            conv=lambda: nn.Conv1d(12, 8, 3, padding=1),
+            pool=lambda: nn.MaxPool1d(3, 2),
+            fc=lambda: nn.Linear(8, CLASSES),
+        ),
+        STEPS,
+    ),
     "a layer before an LSTM": (
         of_row(
             lambda self, x: self.fc(self.rnn(torch.relu(self.hidden(x)))[0][:, -1]),
