@@ -397,7 +397,7 @@ class Config(Model):
         (),
         description=(
             "weight of each class in the loss: a mini-batch's loss is the weighted mean over its"
-            " labels, as PyTorch's"
+            " labels, as PyTorch's; with bce, of its labels of yes (`pos_weight`)"
         ),
     )
     rtl_device: NotNegative | None = pydantic.Field(

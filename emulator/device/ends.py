@@ -396,18 +396,31 @@ class MseHead(SoftmaxHead):
 
 
 class BceHead(SoftmaxHead):
-    """Binary cross-entropy of logits, or of `probabilities`, over all labels of a mini-batch."""
+    """Binary cross-entropy of logits, or of `probabilities`, over all labels of a mini-batch.
 
-    def __init__(self, labels: NDArray[Any], *, probabilities: bool, **of_labels: Any) -> None:
+    `weights` are those of labels of yes, by class: PyTorch's `pos_weight`.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[Any],
+        *,
+        probabilities: bool,
+        weights: Sequence[float] = (),
+        **of_labels: Any,
+    ) -> None:
         super().__init__(labels, **of_labels)
         self._probabilities = probabilities
+        self._positive = np.array(weights) if weights else None
 
     def _compare(
         self, outputs: Data, targets: NDArray[Any]
     ) -> tuple[Data, Data, NDArray[np.bool_] | None]:
         """See `SoftmaxHead`."""
         middle = 0.5 if self._probabilities else 0.0
-        compared = loss.binary_cross_entropy(outputs, targets, probabilities=self._probabilities)
+        compared = loss.binary_cross_entropy(
+            outputs, targets, probabilities=self._probabilities, weights=self._positive
+        )
         return *compared, (outputs > middle) == (targets > 0.5)
 
 

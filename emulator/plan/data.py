@@ -242,8 +242,9 @@ def check_loss(config: Config, network: Network) -> None:
             slices; or a key is of another loss.
     """
     weights = config.class_weights
-    for key, given in (("label_smoothing", config.label_smoothing), ("class_weights", weights)):
-        if given and network.loss != "softmax":
+    losses = {"label_smoothing": ("softmax",), "class_weights": ("softmax", "bce")}
+    for key, suited in losses.items():
+        if getattr(config, key) and network.loss not in suited:
             raise InputError(f"`{key}` is of classes, and `loss` is {network.loss}; leave it out")
     if weights and (len(weights) != network.classes or not any(weights)):
         raise InputError(

@@ -120,8 +120,9 @@ class Ends:
             if network.loss == "mse":
                 return MseHead(labels, by_targets=by_targets)
             if network.loss == "bce":
-                probabilities = network.ends_in_sigmoid
-                return BceHead(labels, probabilities=probabilities, by_targets=by_targets)
+                of_training.pop("smoothing", None)
+                of_training["probabilities"] = network.ends_in_sigmoid
+                return BceHead(labels, by_targets=by_targets, **of_training)
             head = VocabularyHead if is_parallel else SoftmaxHead
             return head(labels, by_targets=by_targets, **of_training)
 

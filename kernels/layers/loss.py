@@ -50,24 +50,35 @@ def squared_error(outputs: Floats, targets: Floats) -> tuple[Floats, Floats]:
 
 
 def binary_cross_entropy(
-    outputs: Floats, targets: Floats, *, probabilities: bool = False
+    outputs: Floats,
+    targets: Floats,
+    *,
+    probabilities: bool = False,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[Floats, Floats]:
     """Return (losses, errors) of logits and targets from 0 to 1, of one shape: as PyTorch's
     BCEWithLogitsLoss.
 
     With `probabilities`, outputs are behind a sigmoid, as for PyTorch's BCELoss, whose logarithms
-    are at least -100. A target that is NaN is none: its loss and its error are 0. Raise ValueError
-    for shapes that differ.
+    are at least -100. A target that is NaN is none: its loss and its error are 0. `weights`
+    (classes,) are factors of what a target of 1 costs, PyTorch's `pos_weight`, by the class of an
+    output, of which the last axis has all, once or more. Raise ValueError for shapes that differ.
     """
-    return _of_numbers(_binary_of_probabilities if probabilities else _binary, outputs, targets)
+    positive = np.ones(1) if weights is None else np.ascontiguousarray(weights, np.float64)
+    if outputs.shape[-1] % len(positive):
+        raise ValueError(f"weights of {len(positive)} classes do not fit outputs {outputs.shape}")
+    kernel = _binary_of_probabilities if probabilities else _binary
+    return _of_numbers(kernel, outputs, targets, positive)
 
 
-def _of_numbers(kernel: Any, outputs: Floats, targets: Floats) -> tuple[Floats, Floats]:
+def _of_numbers(
+    kernel: Any, outputs: Floats, targets: Floats, *more: NDArray[Any]
+) -> tuple[Floats, Floats]:
     if outputs.shape != targets.shape:
         raise ValueError(f"targets {targets.shape} do not fit outputs {outputs.shape}")
     losses, errors = np.empty(outputs.shape, np.float32), np.empty(outputs.shape, np.float32)
     flat = dense(outputs, "outputs").reshape(-1), dense(targets, "targets").reshape(-1)
-    kernel(*flat, losses.reshape(-1), errors.reshape(-1))
+    kernel(*flat, *more, losses.reshape(-1), errors.reshape(-1))
     return losses, errors
 
 
@@ -95,7 +106,7 @@ def _squared_error(outputs: Any, targets: Any, losses: Any, errors: Any) -> None
 
 
 @compiled
-def _binary(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
+def _binary(outputs: Any, targets: Any, positive: Any, losses: Any, errors: Any) -> None:
     for i in range(len(outputs)):
         if np.isnan(targets[i]):
             losses[i], errors[i] = 0.0, 0.0
@@ -103,12 +114,17 @@ def _binary(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
         x, t = np.float64(outputs[i]), np.float64(targets[i])
         # No power of a positive number: it would overflow.
         power = np.exp(-abs(x))
-        losses[i] = max(x, 0.0) - x * t + np.log1p(power)
-        errors[i] = (1.0 if x >= 0.0 else power) / (1.0 + power) - t
+        more = (positive[i % len(positive)] - 1.0) * t
+        low = np.log1p(power)
+        losses[i] = max(x, 0.0) - x * t + low + more * (max(-x, 0.0) + low)
+        rest = (power if x >= 0.0 else 1.0) / (1.0 + power)
+        errors[i] = (1.0 if x >= 0.0 else power) / (1.0 + power) - t - more * rest
 
 
 @compiled
-def _binary_of_probabilities(outputs: Any, targets: Any, losses: Any, errors: Any) -> None:
+def _binary_of_probabilities(
+    outputs: Any, targets: Any, positive: Any, losses: Any, errors: Any
+) -> None:
     for i in range(len(outputs)):
         if np.isnan(targets[i]):
             losses[i], errors[i] = 0.0, 0.0
@@ -116,8 +132,9 @@ def _binary_of_probabilities(outputs: Any, targets: Any, losses: Any, errors: An
         p, t = np.float64(outputs[i]), np.float64(targets[i])
         own = max(np.log(p), -100.0) if p > 0.0 else -100.0
         other = max(np.log1p(-p), -100.0) if p < 1.0 else -100.0
-        losses[i] = -(t * own + (1.0 - t) * other)
-        errors[i] = (p - t) / max((1.0 - p) * p, 1e-12)
+        more = (positive[i % len(positive)] - 1.0) * t
+        losses[i] = -(t * own + (1.0 - t) * other + more * own)
+        errors[i] = (p - t) / max((1.0 - p) * p, 1e-12) - more / max(p, 1e-12)
 
 
 @compiled

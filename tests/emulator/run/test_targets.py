@@ -116,18 +116,30 @@ CASES: dict[str, tuple[dict[str, Any], np.ndarray, np.ndarray, dict[str, Any]]] 
     "missing numbers": (MLP, floats(6), missing(floats(4)), {"loss": "mse"}),
     "several labels": (MLP, floats(6), SHARES, {"loss": "bce"}),
     "missing labels": (MLP, floats(6), missing(SHARES), {"loss": "bce"}),
+    "weighted labels": (
+        *(MLP, floats(6), missing(SHARES)),
+        {"loss": "bce", "class_weights": [3, 0.5, 1, 0]},
+    ),
+    "weighted labels of pixels": (
+        *(PIXELS, IMAGES, (floats(4, 6, 5) > 0).astype(np.float32)),
+        {"loss": "bce", "class_weights": [3, 0.5, 1, 0]},
+    ),
 }
 
 
 def pytorch_loss(torch: Any, outputs: Any, targets: Any, settings: dict[str, Any]) -> Any:
     """The mean loss of a mini-batch, as PyTorch has it, over targets that are there."""
     own = torch.nn.functional
-    if "loss" in settings:
-        there = ~torch.isnan(targets)
-        kind = own.mse_loss if settings["loss"] == "mse" else own.binary_cross_entropy_with_logits
-        return kind(outputs[there], targets[there])
     weights = settings.get("class_weights")
     weight = None if weights is None else torch.tensor(weights, dtype=outputs.dtype)
+    if "loss" in settings:
+        there = ~torch.isnan(targets)
+        if settings["loss"] == "mse":
+            return own.mse_loss(outputs[there], targets[there])
+        positive = 1 if weight is None else weight.reshape(-1, *[1] * (outputs.ndim - 2))
+        factors = (torch.ones_like(outputs) * positive)[there]
+        judged = outputs[there], targets[there]
+        return own.binary_cross_entropy_with_logits(*judged, pos_weight=factors)
     if targets.ndim == 2:  # (n, steps, classes)
         outputs = outputs.transpose(1, 2)
     smoothing = settings.get("label_smoothing", 0.0)
@@ -168,7 +180,7 @@ def test_pytorch_takes_the_same_steps(case: str) -> None:
 @pytest.mark.parametrize(
     "split", [{"devices": 3}, {"micro_batch": 1}, {"schedule": "1f1b-as", "devices": 2}]
 )
-@pytest.mark.parametrize("case", ["weighted and ignored", "labels of pixels", "missing labels"])
+@pytest.mark.parametrize("case", ["weighted and ignored", "labels of pixels", "weighted labels"])
 def test_no_mapping_changes_a_bit(bits: Bits, case: str, split: dict[str, Any]) -> None:
     network, inputs, targets, settings = CASES[case]
     keys = {**KEYS, **settings, "data": emuchain.as_data((inputs, targets), (inputs, targets))}
@@ -315,11 +327,13 @@ def test_a_loss_may_stand_in_the_network(bits: Bits) -> None:
     )
 
 
-def test_a_sigmoid_at_the_end_makes_probabilities() -> None:
+@pytest.mark.parametrize("weights", [[], [3, 0.5, 1, 0]])
+def test_a_sigmoid_at_the_end_makes_probabilities(weights: list[float]) -> None:
     _, inputs, targets, _ = CASES["several labels"]
+    keys = {**KEYS, "class_weights": weights}
     own = {**MLP, "layers": [*MLP["layers"][:-1], {"type": "sigmoid"}, {"type": "bce"}]}
-    run = emuchain.train(own, data=(inputs, targets), **KEYS)
-    logits = emuchain.train(MLP, data=(inputs, targets), loss="bce", **KEYS)
+    run = emuchain.train(own, data=(inputs, targets), **keys)
+    logits = emuchain.train(MLP, data=(inputs, targets), loss="bce", **keys)
     for name, array in logits.weight_arrays.items():
         assert np.allclose(array, run.weight_arrays[name], rtol=1e-4, atol=1e-6)
 

@@ -41,6 +41,20 @@ def test_binary_cross_entropy_of_logits(output: float, target: float) -> None:
     assert error == pytest.approx(share - target, rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_weights_of_classes_are_those_of_labels_of_yes(probabilities: bool) -> None:
+    outputs = np.array([[0.3, 0.6, 0.2, 0.9]], np.float32)
+    yes, weights = np.ones((1, 4), np.float32), np.array([3.0, 0.5])
+    keys = {"probabilities": probabilities}
+    for targets, factors in ((yes, np.tile(weights, 2)), (0 * yes, np.ones(4))):
+        plain = loss.binary_cross_entropy(outputs, targets, **keys)
+        weighted = loss.binary_cross_entropy(outputs, targets, **keys, weights=weights)
+        for own, expected in zip(weighted, plain, strict=True):
+            assert own == pytest.approx(expected * factors, rel=1e-6)
+    with pytest.raises(ValueError, match="weights of 3 classes"):
+        loss.binary_cross_entropy(outputs, yes, weights=np.ones(3))
+
+
 @given(st.floats(1 / 64, 63 / 64, width=32), SHARES)
 def test_binary_cross_entropy_of_probabilities_is_that_of_their_logits(
     probability: float, target: float
