@@ -31,7 +31,17 @@ from ..schedule import (
     Transport,
     kept_micro_batches,
 )
-from ..timing import PipelineResult, UpdateWaits, Ways, least_time_ps, schedule_of, time_shape
+from ..timing import (
+    Course,
+    FeatureBytes,
+    PipelineResult,
+    UpdateWaits,
+    Ways,
+    kept_courses,
+    least_time_ps,
+    schedule_of,
+    time_shape,
+)
 from .partition import Demand, Partition, Pieces, partition
 from .search import Search, search_order
 
@@ -105,6 +115,19 @@ class Candidate:
             return 0
         kept = zip(self.timeline.features, self.partition.costs, strict=True)
         return int(sum(count * costs.feature_bytes for count, costs in kept))
+
+    def courses(self, machine: Machine) -> tuple[Course, ...]:
+        """Return the bytes of features that each device keeps over time; none without a
+        timeline.
+        """
+        if self.partition is None or self.timeline is None:
+            return ()
+        sizes = []
+        for costs in self.partition.costs:
+            sizes.append(FeatureBytes(costs.feature_bytes, late=costs.feature_bytes))
+        return kept_courses(
+            self.timeline.timed, len(sizes), machine.frees_features, lambda step: sizes[step.stage]
+        )
 
     @property
     def rank(self) -> tuple[bool, int, bool, float, int, str, int]:

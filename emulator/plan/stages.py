@@ -41,6 +41,7 @@ from ..schedule import (
     kept_micro_batches,
     weight_copies,
 )
+from ..timing import FeatureBytes
 from .chain import board_number
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ _UNLIMITED = 1 << 62
 class PlannedStages:
     """The stages of a mapping on boards that take actions as a whole.
 
-    By stage, `kept_samples` are the most samples whose features are kept, and `weight_copies` the
-    most versions of the weights. Micro-batches are of `samples` samples, and a parameter takes
-    `parameter_copies` arrays, of which replicas may share some out, and the weights themselves in
-    `weight_shares`. The features of `recomputed` layers, by index, are computed again in B. With a
-    `profile`, times are those that it has of the layers.
+    By stage, `kept_samples` are the most samples whose features are kept, `weight_copies` the most
+    versions of the weights, and `redone` the most micro-batches whose recomputed features are there
+    at a time: several where W is apart from B. Micro-batches are of `samples` samples, and a
+    parameter takes `parameter_copies` arrays, of which replicas may share some out, and the weights
+    themselves in `weight_shares`. The features of `recomputed` layers, by index, are computed again
+    in B. With a `profile`, times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -74,6 +76,7 @@ class PlannedStages:
     profile: Profile | None = None
     dot: int = 0
     """Products of a block that is summed exactly."""
+    redone: tuple[int, ...] = ()
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -90,6 +93,12 @@ class PlannedStages:
     def layer_times(self, stage: int, samples: int) -> tuple[tuple[int, int, int], ...]:
         """Return the times in ps of FP, EB and PG of each of a stage's layers; see `costs`."""
         return tuple(layer.times_ps for layer in self.stage(stage, samples).layers)
+
+    def feature_bytes(self, stage: int, samples: int) -> FeatureBytes:
+        """Return the bytes of features of a micro-batch of `samples` samples."""
+        on_board = self.stage(stage, samples)
+        kept, again = on_board.costs.feature_bytes, on_board.recomputed_bytes
+        return FeatureBytes(kept, again, kept + again)
 
     def memory_bytes(self, stage: int) -> tuple[DataBytes, int]:
         """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off
@@ -117,6 +126,7 @@ class PlannedStages:
                 copies=self.parameter_copies,
                 shares=self.weight_shares,
                 recomputed=self.recomputed,
+                redone=self.redone[stage] if self.redone else 1,
                 dot=self.dot,
             )
             if self.profile is not None:
@@ -170,13 +180,15 @@ def stages_on_boards(
         # Then nothing leaves the chip, and memory ports take no time.
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
-    kept, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
+    kept, redone, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
     room, shares = cluster.parameter_room, cluster.sharing.weights
     values = size, board_number(config), room, shares, recomputed
     if profile is None:
-        pieces = BoardStages(network, boards, *values, precision=precision)
+        pieces = BoardStages(network, boards, *values, precision=precision, redone=redone)
     else:
-        pieces = MeasuredBoardStages(network, boards, *values, profile=profile, precision=precision)
+        pieces = MeasuredBoardStages(
+            *(network, boards, *values), profile=profile, precision=precision, redone=redone
+        )
 
     if by_hand is not None:
         mapping = by_hand
@@ -190,6 +202,7 @@ def stages_on_boards(
         *(mapping, tuple(boards), machine, fold, kept_samples, copies, *values),
         profile=profile,
         dot=precision.dot,
+        redone=redone,
     )
     # What does not fit raises here, ahead of the run.
     for stage in range(count):
@@ -243,9 +256,9 @@ def _within_layers(
 
 def _kept(
     kind: ScheduleKind, epoch: EpochShape, fold: Fold, last: Kind
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the most micro-batches whose features each stage keeps, and the most versions of its
-    weights.
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the most micro-batches whose features each stage keeps, the most whose recomputed
+    features are there at a time, and the most versions of its weights.
 
     Args:
         kind: the kind of schedule.
@@ -262,11 +275,19 @@ def _kept(
     schedule = kind.schedule_of(
         dataclasses.replace(epoch, samples=steps * epoch.batch, staleness=staleness)
     )
-    # Programs are read once; versions are counted on new ones.
-    programs = schedule.programs(devices)
-    features = [kept_micro_batches(programs[device], epoch.chunks, last) for device in devices]
+
+    # Programs are read once, so each is counted on new ones.
+    def counts(first: Kind) -> list[tuple[int, ...]]:
+        programs = schedule.programs(devices)
+        return [
+            kept_micro_batches(programs[device], epoch.chunks, last, first) for device in devices
+        ]
+
+    features = counts(Kind.FORWARD)
+    again = counts(Kind.BACKWARD) if last is Kind.GRADIENT else [(1,) * fold.chunks] * len(devices)
     programs = schedule.programs(devices)
     copies = tuple(weight_copies(programs[device]) for device in devices)
     places = [(fold.device(stage), fold.chunk(stage)) for stage in range(fold.count)]
     kept = tuple(features[device][chunk] for device, chunk in places)
-    return kept, tuple(copies[device] for device, _ in places)
+    redone = tuple(again[device][chunk] for device, chunk in places)
+    return kept, redone, tuple(copies[device] for device, _ in places)

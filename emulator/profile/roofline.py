@@ -332,6 +332,7 @@ class BoardStage:
     """The costs of a stage on a board, its layers, and the bytes that it has on chip and off chip.
 
     Of those on chip, `gathered_bytes` are for a layer's weights that other replicas have shares of.
+    B of a micro-batch computes `recomputed_bytes` of features again.
     """
 
     costs: StageCosts
@@ -339,6 +340,12 @@ class BoardStage:
     on_chip_bytes: int
     off_chip_bytes: int
     gathered_bytes: int = 0
+    recomputed_bytes: int = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of features that it has at a time, on chip and off chip."""
+        return sum(layer.stored_bytes.features for layer in self.layers)
 
     @property
     def data_on_chip(self) -> DataBytes:
@@ -374,6 +381,7 @@ def board_stage(
     dot: int = 0,
     parameters_together: bool = False,
     recomputed: Collection[int] = (),
+    redone: int = 1,
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
 
@@ -392,6 +400,8 @@ def board_stage(
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
         recomputed: the layers, by index, whose features B recomputes from what arrives at them.
+        redone: the most micro-batches whose recomputed features are there at a time: several where
+            W is apart from B.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
@@ -406,6 +416,7 @@ def board_stage(
         samples,
         kept_samples,
         stage=stage,
+        redone=redone,
         weight_copies=weight_copies,
         parameters_together=parameters_together,
     )
@@ -418,6 +429,7 @@ def stage_of_needs(
     kept_samples: int,
     *,
     stage: int = 0,
+    redone: int = 1,
     weight_copies: int = 1,
     parameters_together: bool = False,
 ) -> BoardStage:
@@ -426,9 +438,9 @@ def stage_of_needs(
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    kept = kept_bytes(needs)
+    kept, redone_samples = kept_bytes(needs), min(redone * samples, kept_samples)
     layers = [
-        _layer_data(part, board, samples, kept_samples, weight_copies, own)
+        _layer_data(part, board, samples, kept_samples, redone_samples, weight_copies, own)
         for part, own in zip(needs, kept, strict=True)
     ]
     buffers = max(part.buffer_bytes for part in needs)
@@ -468,7 +480,8 @@ def stage_of_needs(
     features = samples * sum(kept)
     parameters = sum(part.parameter_bytes for part in needs)
     costs = StageCosts(forward, eb + pg, pg, feature_bytes=features, parameter_bytes=parameters)
-    return BoardStage(costs, layer_costs, needed - stored + buffers + held, stored, held)
+    again = samples * sum(part.feature_bytes for part in needs if part.recomputed)
+    return BoardStage(costs, layer_costs, needed - stored + buffers + held, stored, held, again)
 
 
 def kept_bytes(needs: Sequence[PartNeeds]) -> list[int]:
@@ -494,11 +507,12 @@ def _layer_data(
     board: Board,
     samples: int,
     kept_samples: int,
+    redone_samples: int,
     weight_copies: int,
     kept: int,
 ) -> LayerData:
     work_ps, eb_ps, pg_ps = _work_ps(needs, board, samples)
-    # While B of one micro-batch lasts, its recomputed features are there, too.
+    # While B of a micro-batch lasts, and until W, its recomputed features are there, too.
     again = needs.feature_bytes if needs.recomputed else 0
     layer, parameters, features = needs.part.layer, needs.parameter_bytes, needs.feature_bytes
     # A step of all samples needs the one before: activations stand between the two, and each goes
@@ -510,7 +524,7 @@ def _layer_data(
         DataBytes(
             -(-weight_copies * (parameters + needs.turned_bytes) // needs.shares),
             math.ceil((needs.copies - 1) * parameters),
-            kept_samples * kept + min(samples, kept_samples) * again,
+            kept_samples * kept + redone_samples * again,
         ),
         DataBytes(
             max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features

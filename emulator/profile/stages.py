@@ -152,12 +152,15 @@ class BoardStages(Stages):
         recomputed: Collection[int] = (),
         *,
         precision: Precision = SINGLE,
+        redone: Sequence[int] = (),
     ) -> None:
         """Take a network, a chain's boards, a micro-batch's samples, values' format, a parameter's
         arrays, the number of replicas that share weights out, and the layers whose features are
-        recomputed; a run's `precision` says where sums need blocks of channels together.
+        recomputed; a run's `precision` says where sums need blocks of channels together. By device,
+        `redone` are the most micro-batches whose recomputed features are there, otherwise one.
         """
         self._recomputed = frozenset(recomputed)
+        self._redone = tuple(redone) or (1,) * len(boards)
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
@@ -199,7 +202,8 @@ class BoardStages(Stages):
         together: bool = False,
     ) -> StageCosts:
         """See `Stages`."""
-        stage = self._of_stage(begin, end, self._boards[device], kept, weight_copies, together)
+        counts = kept, self._redone[device], weight_copies
+        stage = self._of_stage(begin, end, self._boards[device], *counts, together)
         if isinstance(stage, StageCosts):
             return stage
         raise stage.of_stage(device)
@@ -259,7 +263,14 @@ class BoardStages(Stages):
         return PartNeeds.of(part, *values, self._precision.dot, recomputed=again)
 
     def _stage(
-        self, begin: int, end: int, board: Board, kept: int, weight_copies: int, together: bool
+        self,
+        begin: int,
+        end: int,
+        board: Board,
+        kept: int,
+        redone: int,
+        weight_copies: int,
+        together: bool,
     ) -> StageCosts | DoesNotFit:
         needs = [
             self._of_part(part.layer.index, part.begin, part.end)
@@ -271,6 +282,7 @@ class BoardStages(Stages):
                 board,
                 self.samples,
                 kept * self.samples,
+                redone=redone,
                 weight_copies=weight_copies,
                 parameters_together=together,
             ).costs
@@ -446,12 +458,13 @@ class MeasuredBoardStages(BoardStages):
         *,
         profile: Profile,
         precision: Precision = SINGLE,
+        redone: Sequence[int] = (),
     ) -> None:
         """Take what `BoardStages` takes, and the profile, which has all layers and boards
         (`check_profile`).
         """
         values = number, copies, shares, recomputed
-        super().__init__(network, boards, samples, *values, precision=precision)
+        super().__init__(network, boards, samples, *values, precision=precision, redone=redone)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(

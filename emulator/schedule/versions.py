@@ -67,7 +67,9 @@ def weight_copies(program: Iterable[Action]) -> int:
     return peak
 
 
-def kept_micro_batches(program: Iterable[Action], chunks: int, last: Kind) -> tuple[int, ...]:
+def kept_micro_batches(
+    program: Iterable[Action], chunks: int, last: Kind, first: Kind = Kind.FORWARD
+) -> tuple[int, ...]:
     """Return for each chunk of a device the most micro-batches between their F and the action that
     needs features last.
 
@@ -75,11 +77,12 @@ def kept_micro_batches(program: Iterable[Action], chunks: int, last: Kind) -> tu
         program: the device's actions.
         chunks: number of its stages.
         last: the kind of the action that needs a micro-batch's features last.
+        first: the kind of the action from which on they are there: B of those that it recomputes.
     """
     kept, most = [0] * chunks, [0] * chunks
     for action in program:
         begins = action.span is None or not action.span[0]
-        if action.kind is Kind.FORWARD and begins:
+        if action.kind is first and begins:
             kept[action.chunk] += 1
             most[action.chunk] = max(most[action.chunk], kept[action.chunk])
         elif action.kind is last and begins:

@@ -5,6 +5,7 @@ functions.
 from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
+from .kept import Course, FeatureBytes, kept_courses
 from .roofs import (
     DRAWS,
     HIGHEST,
@@ -54,9 +55,11 @@ __all__ = [
     "TIMING_DRAWS",
     "ActionBoard",
     "Bottleneck",
+    "Course",
     "DeviceClock",
     "EngineLoad",
     "FaultyTiming",
+    "FeatureBytes",
     "Floats",
     "Hop",
     "LinkLoad",
@@ -84,6 +87,7 @@ __all__ = [
     "find_bottleneck",
     "hop",
     "hop_name",
+    "kept_courses",
     "least_time_ps",
     "link_loads",
     "load_parts",

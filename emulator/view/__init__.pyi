@@ -19,7 +19,7 @@ from .answer import (
     weights_line,
     wide_lines,
 )
-from .layout import draw_layout, layout_as_json, stages_as_json
+from .layout import courses_as_json, draw_layout, layout_as_json, stages_as_json
 from .limits import (
     command_line,
     cut_setting,
@@ -115,6 +115,7 @@ __all__ = [
     "command_line",
     "cost_rows",
     "costs_as_json",
+    "courses_as_json",
     "cut_setting",
     "death_lines",
     "draw_chart",

@@ -5,6 +5,7 @@ FPDeep's Fig. 14.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from ..cluster import Board, Engine
@@ -12,7 +13,7 @@ from ..common import gbps
 from ..mapping import BalancedParameters, OffChip, Slice, SliceEngines, slice_works
 from ..plan import DeviceLayout, Layout, PlannedStages, SliceLayout
 from ..run import SteadyState
-from ..timing import Timing
+from ..timing import Course, Timing
 from .picture import new_figure, save_figure, whole_ticks
 
 _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
@@ -210,6 +211,19 @@ def stages_as_json(stages: PlannedStages) -> dict[str, Any]:
             )
         ],
     }
+
+
+def courses_as_json(courses: Iterable[Course]) -> list[dict[str, Any]]:
+    """Return the bytes of features that each device keeps over time, and the most of them."""
+    return [
+        {
+            "device": device,
+            "peak_bytes": course.peak_bytes,
+            "times_ps": list(course.times_ps),
+            "kept_bytes": list(course.kept_bytes),
+        }
+        for device, course in enumerate(courses)
+    ]
 
 
 def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plot") -> None:

@@ -13,7 +13,16 @@ import click
 
 from ... import view
 from ...common import InputError, format_bytes, format_time_ps, number, percent, plural
-from ..frame.command import CHANGES, Answer, FileCommand, attributes, json_option, set_option
+from ..frame.command import (
+    CHANGES,
+    Answer,
+    FileCommand,
+    attributes,
+    drawn_in,
+    json_option,
+    plot_option,
+    set_option,
+)
 from ..frame.flags import range_option
 from ..frame.kernels import starting
 from ..frame.named import (
@@ -31,8 +40,10 @@ from .explored import of_boards, of_profile
 from .searched import write_order
 
 if TYPE_CHECKING:
+    from ...common import WholeFile
     from ...explore import Candidate, Exploration, Question
     from ...run import RankedRanges
+    from ...timing import Course
 
 _MOST_DEVICES = 64
 _MOST_ACTIONS = 200_000
@@ -40,6 +51,8 @@ _ACTION_S, _LONG_S = 2e-3, 120
 """Time that each micro-batch on a device takes, with all bandwidths that are tried; and time before
 a warning.
 """
+_UNIT_PS = 10**6
+"""A microsecond, the unit of pictures."""
 _USUAL = {"precision": "fp32", "optimizer": "sgd"}
 """Defaults of flags that a run takes, too."""
 
@@ -116,6 +129,9 @@ def _format_name(name: str) -> str:
 )
 @switch("--whole-layers", "Cut between layers only.")
 @json_option()
+@plot_option(
+    "Draw the winner's timeline and memory, as .svg, .pdf or .png.  [needs matplotlib]", "FILE"
+)
 @range_option
 @set_option
 def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
@@ -155,6 +171,7 @@ def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
     return Answer(
         lambda: _print_exploration(devices, question, exploration, run, sure),
         lambda: _exploration_as_json(devices, question, exploration, sure),
+        lambda picture: _draw(question, exploration.winner, picture),
     )
 
 
@@ -211,6 +228,8 @@ def _print_exploration(
     view.say(f"{len(steps) + 1}. schedule: {_choice(exploration)}")
     _print_stages(question, exploration.winner)
     _print_candidates(exploration)
+    if drawn_in() is not None:
+        print(f"\ndrawn in {drawn_in()}")
 
 
 def _sure(sure: RankedRanges | None, exploration: Exploration) -> list[view.Line]:
@@ -430,7 +449,10 @@ def _exploration_as_json(
         "network": question.stages_of(winner.samples).name,
         "devices": devices,
         "batch": question.batch,
-        "winner": _candidate(question, winner),
+        "winner": {
+            **_candidate(question, winner),
+            "memory": view.courses_as_json(_courses(question, winner)),
+        },
         "runner_up": (
             None if exploration.runner_up is None else _candidate(question, exploration.runner_up)
         ),
@@ -440,6 +462,34 @@ def _exploration_as_json(
         "candidates": [_candidate(question, candidate) for candidate in exploration.candidates],
         **({} if sure is None else sure.to_dict()),
     }
+
+
+def _courses(question: Question, candidate: Candidate) -> tuple[Course, ...]:
+    """Return the features that devices keep over time; none of data parallelism."""
+    machine = question.machine_of(candidate)
+    return () if machine is None else candidate.courses(machine)
+
+
+def _draw(question: Question, winner: Candidate, picture: WholeFile) -> None:
+    """Draw the winner's mini-batch, and what its devices keep meanwhile.
+
+    Raises:
+        InputError: it is data-parallel, or the file cannot be written.
+    """
+    from ...schedule import Shape
+
+    machine, cut, timeline = question.machine_of(winner), winner.partition, winner.timeline
+    if machine is None or cut is None or timeline is None:
+        raise InputError(
+            f"`plot` = {str(picture.path)!r}: {winner.name} wins, which has no timeline; leave it"
+            " out, or explore another --schedule"
+        )
+    shape = Shape(len(cut.costs), winner.micro_batches, cut.costs, machine)
+    drawing = view.PipelineDrawing(shape, timeline, _UNIT_PS, _courses(question, winner))
+    name = question.stages_of(winner.samples).name
+    chart = drawing.chart(f"{name}, {winner.name}: {_time(winner)} for a mini-batch")
+    axis = "time, µs; numbers are micro-batches"
+    view.draw_chart(dataclasses.replace(chart, axis=axis), picture)
 
 
 def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:

@@ -17,13 +17,20 @@ from ..frame.command import Answer, FileCommand, drawn_in, json_option, plot_opt
 from ..frame.kernels import pause_collector, starting
 from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
-from .searched import by_times, feature_bytes_of, kind_of, searched_of, write_order
+from .searched import (
+    by_times,
+    feature_bytes_of,
+    kind_of,
+    late_share_of,
+    searched_of,
+    write_order,
+)
 from .times import number_of, times_of
 
 if TYPE_CHECKING:
     from ...common import WholeFile
     from ...schedule import Machine, PipelineKind, Shape
-    from ...timing import Timed
+    from ...timing import Course, Timed
 
 _FEW_ACTIONS = 100_000
 _PLAIN = "1f1b-sno"
@@ -158,9 +165,25 @@ class _Run:
             else (self.searched.schedule, None)
         )
         self.result = time_pipeline(self.schedule, self.shape.costs, self.shape.machine)
-        self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale)
+        share = late_share_of(flags)
+        self.courses = () if self.feature_bytes is None else self._courses(share)
+        self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale, self.courses)
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
         self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
+
+    def _courses(self, share: Fraction) -> tuple[Course, ...]:
+        """Return the bytes that each device keeps over time; of a micro-batch `share` from B to
+        W.
+        """
+        from ...timing import FeatureBytes, kept_courses
+
+        assert self.feature_bytes is not None
+        fold, sizes = self.schedule.fold, []
+        for stage in range(fold.count):
+            size = self.feature_bytes[fold.device(stage)] / fold.chunks
+            sizes.append(FeatureBytes(size, late=share * size))
+        last = self.shape.machine.frees_features
+        return kept_courses(self.result.timed, fold.devices, last, lambda step: sizes[step.stage])
 
     def write(self, path: str) -> None:
         """Write the order as CSV.
@@ -253,7 +276,10 @@ class _Run:
 
     def _searched_json(self) -> dict[str, Any]:
         """Return what is known of a searched order, and of memory in bytes."""
-        sizes = {"memory_bytes": self._memory_bytes} if self.feature_bytes is not None else {}
+        sizes: dict[str, Any] = {}
+        if self.feature_bytes is not None:
+            courses = [self._course_json(course) for course in self.courses]
+            sizes = {"memory_bytes": self._memory_bytes, "memory_over_time": courses}
         if self.searched is None:
             return sizes
         bound = Fraction(self.searched.bound_ps, self.scale)
@@ -264,6 +290,10 @@ class _Run:
             "memory": [_plain(kept) for kept in self.memory],
             **sizes,
         }
+
+    def _course_json(self, course: Course) -> dict[str, Any]:
+        times = [_plain(Fraction(time_ps, self.scale)) for time_ps in course.times_ps]
+        return {"times": times, "kept_bytes": list(course.kept_bytes)}
 
     def _name(self, timed: Timed) -> str:
         """Return the name of an action as a schedule has it, without the version of its weights."""

@@ -42,7 +42,16 @@ from ...plan import (
     place_on_chip,
     smallest_cluster,
 )
-from ...run import SteadyState, cause_of, rate_range, steady_actions, steady_rate, steady_state
+from ...run import (
+    SteadyState,
+    cause_of,
+    rate_range,
+    simulate,
+    steady_actions,
+    steady_rate,
+    steady_state,
+)
+from ...timing import Course
 from ..frame.command import Answer, drawn_in
 from ..frame.output import phases, tell_notes
 from .pair import plan_pair
@@ -190,12 +199,28 @@ def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answe
         said = {
             "mapping": str(plan.mapping).splitlines(),
             **view.stages_as_json(stages),
+            "memory": view.courses_as_json(_courses(plan)),
             "fits_lut": plan.fits_lut,
         }
         said |= {"images_per_s": rate, **cut_as_json(plan, beside)}
         return {**said, **({} if sure is None else sure.to_dict())}
 
     return Answer(shown, as_json)
+
+
+def _courses(plan: ChainPlan) -> tuple[Course, ...]:
+    """Return the features that boards keep over time: in a mini-batch, or where the pipeline does
+    not drain, in as many as fill it, and one more.
+    """
+    once = plan.while_all_live.with_epochs(1)
+    assert once.stages is not None
+    fill = 0 if plan.config.schedule.drains else -(-max(once.stages.kept_samples) // plan.batch)
+    steps = fill + 1
+    samples = view.RunSamples.of(once, steps * plan.config.batch)
+    run = view.ActionRun(samples, view.Window(0, samples.number - 1))
+    recorder = run.recorder()
+    simulate(once, steps * plan.config.batch, recorder)
+    return run.courses([recorder])
 
 
 def _beside_lines(plan: ChainPlan, beside: CutComparison | None) -> list[view.Line]:

@@ -66,6 +66,16 @@ def feature_bytes_of(text: str | None, devices: int) -> list[Fraction] | None:
     return [size for size, _ in sizes]
 
 
+def late_share_of(flags: Mapping[str, Any]) -> Fraction:
+    """Return the part of a micro-batch that is kept from B to W: as said, or that of a search."""
+    from ...explore import SEARCHES
+
+    if flags["gradient_features"] is not None:
+        return number_of(flags["gradient_features"], "gradient_features")
+    search = SEARCHES.get(flags["schedule"])
+    return Fraction(1) if search is None else search.share
+
+
 def bytes_of(text: str | None, name: str) -> int | None:
     """Return the bytes that a flag says of each device; None where it says none.
 

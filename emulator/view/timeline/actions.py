@@ -15,7 +15,15 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ...schedule import PASSES, Action, Backward, Engines, Kind, Shape
-from ...timing import PipelineResult, Step, exchange_name
+from ...timing import (
+    Course,
+    FeatureBytes,
+    PipelineResult,
+    Step,
+    Timed,
+    exchange_name,
+    kept_courses,
+)
 from .samples import Kept, RunSamples, SpanRecorder, Window, kept_by
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline, lines_by_device
 
@@ -125,11 +133,14 @@ def step_name(step: Step) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PipelineDrawing:
-    """A pipeline in time, in the user's unit of time, which is `unit_ps`."""
+    """A pipeline in time, in the user's unit of time, which is `unit_ps`; `courses` are what its
+    devices keep, if that is known in bytes.
+    """
 
     shape: Shape
     result: PipelineResult
     unit_ps: int
+    courses: Sequence[Course] = ()
 
     def timeline(self) -> Timeline:
         """Return actions, messages on links, and arrows from a message to the action that takes it.
@@ -172,6 +183,7 @@ class PipelineDrawing:
             title=title,
             keys=action_keys(self._lanes.kinds, self.shape.chunks),
             style=ACTION_STYLE,
+            courses=self.courses,
         )
 
     @functools.cached_property
@@ -364,7 +376,26 @@ class ActionRun:
             marks=f"marks: {', '.join(RANGES[kind] for kind in kinds)} by micro-batch in turn; ",
             keys=action_keys(kinds, chunks),
             style=ACTION_STYLE,
+            courses=self.courses(recorders),
         )
+
+    def courses(self, recorders: Collection[SpanRecorder]) -> tuple[Course, ...]:
+        """Return what each device keeps over time of the features of the window's samples."""
+        plan, micro_batches = self.samples.plan, self.samples.schedule.micro_batches
+        stages, queues = plan.stages, {*self._lanes.queues.values()}
+        assert stages is not None
+        timed = []
+        for span, work in self._recorded(recorders):
+            if work is not None and span.lane in queues:
+                index = (work.epoch - 1) * len(micro_batches) + work.action.index
+                step = Step(work.action.kind, index, work.stage)
+                timed.append(Timed(step, span.lane.device, span.start_ps, span.end_ps, None))
+
+        def sizes(step: Step) -> FeatureBytes:
+            samples = micro_batches[step.micro_batch % len(micro_batches)].samples
+            return stages.feature_bytes(step.stage, samples)
+
+        return kept_courses(timed, plan.devices, stages.machine.frees_features, sizes)
 
     def _lane_lines(self, spans: Sequence[Span]) -> Iterator[ChartLine]:
         spans_of = by_lane(spans)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import format_time_ps
+from ...common import format_bytes, format_time_ps
+from ...timing import Course
 from ..picture import new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class Chart:
     As text: `marks` says what marks mean, or below all `notes` do; `idle` stands where nothing is
     done, and where all times are multiples of `grid_ps`, columns are parts of it. In a picture:
     `axis` is the title of the time axis, whose unit is `unit_ps`, `keys` gives colours their
-    meanings, and a rule stands at `rule_ps`.
+    meanings, a rule stands at `rule_ps`, and below all lines is what each device of `courses` keeps
+    over time.
     """
 
     lines: Sequence[ChartLine]
@@ -149,6 +151,7 @@ class Chart:
     keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rule_ps: int | None = None
     style: Style = _OF_ROWS
+    courses: Sequence[Course] = ()
 
 
 def lines_by_device(
@@ -170,6 +173,9 @@ def lines_by_device(
 
 
 _MOST_INCHES = 40.0
+_COURSE_INCHES = 0.4
+"""Height of what is around the courses of a chart."""
+_COURSE = "#8d7bb5"
 _PALE = 0.3
 """Opacity of the time from the first to the last of a span's pieces, below these."""
 
@@ -190,12 +196,18 @@ def draw_chart(chart: Chart, path: str | os.PathLike[str], flag: str = "--plot")
         InputError: matplotlib is missing, or the file cannot be written.
     """
     style, lines = chart.style, [line for line in chart.lines if line.spans is not None]
-    height = min(style.others_inches + style.line_inches * len(lines), _MOST_INCHES)
-    figure = new_figure(style.width_inches, height, flag, layout="constrained")
+    height = style.others_inches + style.line_inches * (len(lines) + len(chart.courses))
+    height += _COURSE_INCHES * bool(chart.courses)
+    figure = new_figure(style.width_inches, min(height, _MOST_INCHES), flag, layout="constrained")
     from matplotlib import rc_context
     from matplotlib.patches import Patch
 
-    axes = figure.subplots()
+    if chart.courses:
+        ratios = [len(lines), len(chart.courses)]
+        axes, lowest = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+        _draw_courses(lowest, chart)
+    else:
+        axes = lowest = figure.subplots()
     for place, line in enumerate(lines):
         if style.idle:
             whole = _stretch(chart, chart.begin_ps, chart.end_ps)
@@ -207,8 +219,8 @@ def draw_chart(chart: Chart, path: str | os.PathLike[str], flag: str = "--plot")
     axes.set_yticks(range(len(lines)), [line.label for line in lines], fontsize=points)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlim(chart.begin_ps / chart.unit_ps, chart.end_ps / chart.unit_ps)
-    axes.set_xlabel(chart.axis, fontsize=7, loc="left" if chart.keys else "center")
-    axes.tick_params(axis="x", labelsize=7)
+    lowest.set_xlabel(chart.axis, fontsize=7, loc="left" if chart.keys else "center")
+    lowest.tick_params(axis="x", labelsize=7)
     if chart.rule_ps is not None:
         axes.axvline(chart.rule_ps / chart.unit_ps, color="0.3", linewidth=0.8, linestyle=":")
     if chart.keys:
@@ -228,6 +240,26 @@ def draw_chart(chart: Chart, path: str | os.PathLike[str], flag: str = "--plot")
         {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
     ):  # text as text, and short
         save_figure(figure, path, flag, dpi=style.dpi)
+
+
+def _draw_courses(axes: Axes, chart: Chart) -> None:
+    """Draw what each device keeps over time, one below the other, all to one scale."""
+    bar, most = chart.style.bar, max(course.peak_bytes for course in chart.courses)
+    labels = []
+    for place, course in enumerate(chart.courses):
+        labels.append(f"device {place}: {format_bytes(course.peak_bytes)}")
+        if not course.peak_bytes:
+            continue
+        # The last amount lasts until the end of the chart.
+        times = [time_ps / chart.unit_ps for time_ps in (*course.times_ps, chart.end_ps)]
+        base = place + bar / 2
+        tops = [base - bar * kept / most for kept in (*course.kept_bytes, course.kept_bytes[-1])]
+        axes.fill_between(times, base, tops, step="post", color=_COURSE, linewidth=0)
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title("features kept, and the most of each device", fontsize=7, loc="left")
 
 
 def _draw_line(axes: Axes, chart: Chart, line: ChartLine, place: int) -> None:

@@ -90,6 +90,36 @@ def test_an_order_keeps_to_the_memory(explored: Explored) -> None:
     assert tight["time_ps"] > same["time_ps"]
 
 
+@pytest.mark.parametrize("name", ["search", "1f1b-as", "gpipe"])
+def test_memory_over_time(explored: Explored, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    size = ("--micro-batch", str(MICRO_BATCH), "--plot", "x.svg")
+    winner = explored("quick-cifar", "--schedule", name, *size)
+    for stage, course in zip(winner["stages"], winner["memory"], strict=True):
+        assert course["peak_bytes"] == max(course["kept_bytes"]) == stage["feature_bytes"]
+        assert course["kept_bytes"][-1] == 0 and course["times_ps"][-1] <= winner["time_ps"]
+    drawn = Path("x.svg").read_text()
+    assert f"quick-cifar, {winner['schedule']}: " in drawn and "features kept" in drawn
+
+
+def test_data_parallelism_has_no_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    one_line: Callable[[str], str],
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    Path("fast.toml").write_text(
+        'name = "fast"\nboards = [{ type = "vc709" }]\n'
+        "links = { bandwidth_gbps = 400, latency_ns = 0 }\n"
+    )
+    size = ("--devices", "2", "--batch", "2", "--micro-batch", "1", "--engines", "shared")
+    assert command("quick-cifar", "--cluster", "fast.toml", *size, "--plot", "x.svg") == 2
+    said = "`plot` = 'x.svg': data-parallel wins, which has no timeline; leave it out"
+    assert said in one_line(capsys.readouterr().err)
+
+
 def test_schedules_that_ship_keep_to_the_memory(
     explored: Explored, capsys: pytest.CaptureFixture[str]
 ) -> None:

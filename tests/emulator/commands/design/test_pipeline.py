@@ -129,6 +129,20 @@ def test_a_formula_that_does_not_hold(capsys: pytest.CaptureFixture[str]) -> Non
     assert "formula: 112.2, does not hold here; exact where" in capsys.readouterr().out
 
 
+def test_memory_over_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """GPipe's F of 0.5 and B of 1 on one device: three micro-batches come, and go."""
+    words = [*on("gpipe", 1, 3), "--forward", "0.5", "--backward", "1", "--features", "1kB"]
+    [course] = as_json(capsys, *words)["memory_over_time"]
+    assert course == {
+        "times": [0, 0.5, 1, 2.5, 3.5, 4.5],
+        "kept_bytes": [1000, 2000, 3000, 2000, 1000, 0],
+    }
+    for name, flags in (("zb-v", []), ("search", ["--memory", "3"]), ("interleaved", [])):
+        found = as_json(capsys, *on(name, 3, 6), *COSTS, *flags, "--features", "10MB")
+        peaks = [max(course["kept_bytes"]) for course in found["memory_over_time"]]
+        assert peaks == found["memory_bytes"], name
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_picture_and_trace(
     as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

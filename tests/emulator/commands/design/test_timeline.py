@@ -13,7 +13,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
-from emuchain.emulator.common import format_time_ps
+from emuchain.emulator.common import format_bytes, format_time_ps
 
 OneLine = Callable[[str], str]
 
@@ -94,6 +94,21 @@ def test_the_picture(
     assert command("timeline", "quick-cifar", "--devices", "2", "--plot", str(path)) == 0
     assert path.read_bytes().startswith(begin)
     assert capsys.readouterr().out.splitlines()[-1] == f"drawn in {path}"
+
+
+def test_boards_that_take_actions_as_a_whole_show_memory(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "a.svg"
+    keys = {"devices": 2, "engines": "turns", "schedule": "gpipe", "batch": 4, "micro-batch": 2}
+    words = [word for key, value in keys.items() for word in (f"--{key}", str(value))]
+    assert command("timeline", "quick-cifar", *words, "--plot", str(path)) == 0
+    stages = emuchain.plan(
+        "quick-cifar", **{k.replace("-", "_"): v for k, v in keys.items()}
+    ).stages
+    assert stages is not None
+    for device in range(2):
+        kept = format_bytes(stages.stage(device, stages.samples).kept_bytes)
+        assert f"device {device}: {kept}" in path.read_text()
 
 
 BAD = {

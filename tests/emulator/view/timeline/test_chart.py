@@ -5,6 +5,7 @@ again.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.schedule import Engines, Machine, Shape, StageCosts, Transport, pipeline_kind
-from emuchain.emulator.timing import PipelineResult, time_shape
+from emuchain.emulator.timing import Course, PipelineResult, time_shape
 from emuchain.emulator.view import PipelineDrawing, draw_chart
 from emuchain.emulator.view.timeline import spans
 
@@ -32,10 +33,10 @@ def timed(
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Draws a timeline in units of 10 ps and returns the axes."""
 
-    def draw(shape: Shape, result: PipelineResult) -> Any:
+    def draw(shape: Shape, result: PipelineResult, courses: Sequence[Course] = ()) -> Any:
         kept: list[Any] = []
         monkeypatch.setattr(spans, "save_figure", lambda figure, *_, **__: kept.append(figure))
-        draw_chart(PipelineDrawing(shape, result, 10).chart("title"), "x.svg")
+        draw_chart(PipelineDrawing(shape, result, 10, courses).chart("title"), "x.svg")
         return kept[0].axes[0]
 
     return draw
@@ -95,6 +96,30 @@ def test_colours_are_of_kinds_and_paler_by_chunk(drawn: Any) -> None:
     assert all(sum(legend[f"{kind}, chunk 1"]) > sum(legend[f"{kind}, chunk 0"]) for kind in "FB")
     used = {tuple(color) for collection in axes.collections for color in collection.get_facecolor()}
     assert used == set(legend.values())
+
+
+def test_what_devices_keep_is_below(drawn: Any) -> None:
+    """To one scale, from each time on: of 300 of 400 bytes three quarters of a line."""
+    shape, result = timed("1f1b-so", count=2)
+    courses = Course((0, 10, 40), (100, 400, 0)), Course((20, 30), (300, 0))
+    axes = drawn(shape, result, courses)
+    below = axes.figure.axes[1]
+    assert [label.get_text() for label in below.get_yticklabels()] == [
+        "device 0: 400 B",
+        "device 1: 300 B",
+    ]
+    assert below.get_xlim() == axes.get_xlim()
+    assert below.get_xlabel() == "time; numbers are micro-batches" and not axes.get_xlabel()
+    bar = spans.Style(0, 0, 0, bar=0.84).bar
+    for place, (course, area) in enumerate(zip(courses, below.collections, strict=True)):
+        [path] = area.get_paths()
+        assert path.vertices[:, 1].max() == pytest.approx(place + bar / 2)
+        high = bar * course.peak_bytes / 400
+        assert path.vertices[:, 1].min() == pytest.approx(place + bar / 2 - high)
+        peak = course.kept_bytes.index(course.peak_bytes)
+        full = path.vertices[path.vertices[:, 1] < place + bar / 2 - high + 1e-9]
+        begin, end = (time / 10 for time in course.times_ps[peak : peak + 2])
+        assert (full[:, 0].min(), full[:, 0].max()) == (begin, end)
 
 
 def test_boxes_without_room_have_no_number(drawn: Any) -> None:
