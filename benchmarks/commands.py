@@ -265,7 +265,9 @@ def gradient_codec(mebibytes: int, bound: int, runs: int) -> Report:
     metavar="WORD",
     help="Train this network in each format instead, one for 3x32x32 images in ten classes.",
 )
-@click.option("--formats", metavar="LIST", help="With --network: formats beside fp32, by commas.")
+@click.option(
+    "--formats", type=WORD, metavar="LIST", help="With --network: formats beside fp32, by commas."
+)
 @_number("--devices", "With --network: emulated FPGAs.", 8)
 @_number("--batch", "With --network: samples of a mini-batch.", 128, most=10_000)
 @_number("--micro-batch", "With --network: samples computed in one block.", 16, most=10_000)

@@ -13,7 +13,7 @@ import click
 from ..common import InputError, number
 from .frame.command import SET, Answer, FileCommand, json_option, set_option, set_words
 from .frame.kernels import starting
-from .frame.named import CLUSTER, switch
+from .frame.named import CLUSTER, WORD, switch
 
 if TYPE_CHECKING:
     from ..cluster import Board, Cluster, ConstantRange, Fpga, Gain
@@ -30,6 +30,7 @@ _NO_CONSTANTS = ("type", "name", "source", "kind", "count", "uncertainty", "next
 @click.option(
     "--precision",
     "formats",
+    type=WORD,
     metavar="A,B,...",
     help="Say what its engines make in these formats, and how many times as much as in the first.",
 )

@@ -147,7 +147,7 @@ def test_training_of_a_pair_says_how_long(
     ) is warns
 
 
-TABLES_AND_NAMES = {"faults", "precision", "changes", "freeze", "new_layers"}
+TABLES_AND_NAMES = {"faults", "precision", "changes", "freeze", "new_layers", "target_columns"}
 NO_NUMBERS = ["nan", "inf", "-inf"]
 
 

@@ -123,7 +123,6 @@ BAD = {
         described(FC, 'type = "max-pool", kernel = 2, pad = 2', SOFTMAX),
         ["layers[1]", "`pad` = 2"],
     ),
-    "maps at the end": (described(CONV, SOFTMAX), ["softmax", "6x6"]),
     "from nowhere": (
         described(CONV, FC + ', from = "x"', SOFTMAX),
         ["layers[1]", "`from` = 'x'", "images"],

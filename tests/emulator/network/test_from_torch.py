@@ -19,7 +19,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import Network, TorchNetwork, onnx_weights, trained_state
 
-from ..from_torch_models import CASES, Block, ResNet, cnn, nn, torch
+from ..from_torch_models import CASES, ResNet, cnn, nn, torch
 
 OneLine = Callable[..., str]
 IMAGES = (2, 3, 8, 8)
@@ -282,7 +282,6 @@ WRONG: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
         lambda: (cnn(), torch.zeros(2, 4, 8, 8)),
         r"in Conv2d '0': PyTorch cannot export it: .*channels",
     ),
-    "a block": (lambda: (Block(3, 3, 1), torch.zeros(IMAGES)), "model Block"),
 }
 
 

@@ -280,7 +280,10 @@ REFUSED: dict[str, tuple[Make, str]] = {
         "PyTorch's Conv2d '3': shares its weights '1.weight' with another node",
     ),
     "LayerNorm": (between(lambda: nn.LayerNorm([8, 8, 8])), "PyTorch's LayerNorm '1': "),
-    "Upsample": (between(lambda: nn.Upsample(scale_factor=2)), "PyTorch's Upsample '1': "),
+    "Upsample": (
+        between(lambda: nn.Upsample(scale_factor=2, mode="bicubic")),
+        "PyTorch's Upsample '1': ",
+    ),
     "local response": (
         between(lambda: nn.LocalResponseNorm(5)),
         "PyTorch's LocalResponseNorm '1': ",

@@ -341,7 +341,7 @@ def test_what_the_classifier_should_be(change: Callable[[Any], None], said: str)
     ("keys", "said"),
     [
         ({"label_smoothing": 0.1}, "`label_smoothing` = 0.1: needs the sum of all logits"),
-        ({"precision": "mxfp8"}, "should be errors in a format without blocks"),
+        ({"precision": "nvfp4"}, "nvfp4"),
         ({"rtl_device": 1}, "has no RTL"),
     ],
 )
