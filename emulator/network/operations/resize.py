@@ -38,7 +38,7 @@ def between(count: int, factor: int, mode: str, *, corners: bool) -> Between:
     last; with `corners` the first and the last are those of the input (PyTorch's `align_corners`).
     """
     places = np.arange(count * factor)
-    if mode == "nearest":
+    if mode == "nearest" or factor == 1:
         return Between(places // factor, places // factor, np.zeros(len(places), np.float32))
     if corners:
         at = places * ((count - 1) / max(1, len(places) - 1))
