@@ -182,6 +182,29 @@ def test_a_layer_is_cut_within_its_heads(files: dict[str, Table], plan_of: Any, 
     assert {(0, 3)} < cuts and any(end - begin < 3 for begin, end in cuts)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_heads_that_are_turned_in_part_have_the_same_bits_on_any_boards(
+    write: Callable[[Table], str], plan_of: Any, trained: Any, bits: Any, interleaved: bool
+) -> None:
+    """4 of a head's 8 channels; attention cut by heads, and what makes these within one."""
+    network = gpt(24, 1, 3, 9, kv_heads=3)
+    layers = [
+        {**layer, "turned": 4, "interleaved": interleaved} if layer["type"] == "rotary" else layer
+        for layer in network["layers"]
+    ]
+    keys = {**KEYS, "data": "text", "network": write({**network, "layers": layers})}
+    whole = bits(trained(plan_of(**keys, devices=1, micro_batch=16)).weights)
+    for cut in (
+        "wte qkv0 attention0[:1] | attention0[1:] project0:head",
+        "wte qkv0 attention0[:1] | attention0[1:2] | attention0[2:] project0:head",
+        "wte qkv0[:20] | qkv0[20:] attention0[:2] | attention0[2:] project0:head",
+    ):
+        plan = plan_of(**keys, cut=cut, devices=cut.count("|") + 1, micro_batch=4)
+        assert bits(trained(plan).weights) == whole, cut
+    other = plan_of(**{**keys, "network": write(network)}, devices=1, micro_batch=16)
+    assert bits(trained(other).weights) != whole
+
+
 def test_replicas(files: dict[str, Table], plan_of: Any, trained: Any, bits: Any) -> None:
     two = bits(trained(plan_of(**files["gpt"], devices=2, replicas=2)).weights)
     assert two == bits(
