@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,23 +94,45 @@ def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
     return predict_by_weights(weights, array)
 
 
-@typed
+@overload
 def generate(
     run: RunOfWeights, prompt: str, *, length: int = 200, temperature: float = 1.0, seed: int = 1
-) -> str:
+) -> str: ...
+
+
+@overload
+def generate(
+    run: RunOfWeights,
+    prompt: Sequence[int] | NDArray[np.integer[Any]],
+    *,
+    length: int = 200,
+    temperature: float = 1.0,
+    seed: int = 1,
+) -> list[int]: ...
+
+
+@typed
+def generate(
+    run: RunOfWeights,
+    prompt: Annotated[Any, "`generate_by_weights` checks it"],
+    *,
+    length: int = 200,
+    temperature: float = 1.0,
+    seed: int = 1,
+) -> str | list[int]:
     """Return a text that begins with `prompt` and goes on as a run's weights have learnt of a text,
-    as `emuchain generate`.
+    as `emuchain generate`; of a list of symbols' numbers, such as a tokenizer's, a longer list.
 
     Args:
         run: the run's results, or the path of a results file or a checkpoint; of a network that
-            predicts each next character.
-        prompt: at least one character, of those of the run's text.
-        length: number of characters to add.
-        temperature: logits are divided by it before a character is drawn; 0 takes the likeliest.
+            predicts each next symbol.
+        prompt: at least one character, of those of the run's text; or the numbers of symbols.
+        length: number of symbols to add.
+        temperature: logits are divided by it before a symbol is drawn; 0 takes the likeliest.
         seed: of the draws.
 
     Raises:
-        InputError: the run or its text cannot be read, the network predicts no characters, or the
+        InputError: the run or its text cannot be read, the network predicts no symbols, or the
             prompt has others.
     """
     return generate_by_weights(_weights_of(run), prompt, length, temperature, seed)

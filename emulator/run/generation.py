@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ..common import InputError
+from ..common import InputError, described
 from ..device import TextSource
 from ..network import Network
 from .evaluation import predicting, symbols_of
@@ -25,13 +26,15 @@ _MOST_SYMBOLS = 1_000_000
 
 
 def generate(
-    run: RunWeights, prompt: str, length: int, temperature: float = 1.0, seed: int = 1
-) -> str:
-    """Return a text that begins with `prompt`, continued by `length` symbols.
+    run: RunWeights, prompt: Any, length: int, temperature: float = 1.0, seed: int = 1
+) -> str | list[int]:
+    """Return a text that begins with `prompt`, continued by `length` symbols; or, of a prompt of
+    numbers, the numbers of the symbols.
 
     Args:
-        run: weights of a network that predicts each next symbol of a text.
-        prompt: at least one symbol, of those of the text on which the run trained.
+        run: weights of a network that predicts each next symbol.
+        prompt: at least one symbol, of those of the text on which the run trained; or a list of
+            their numbers, from 0 on, such as a tokenizer's.
         length: number of symbols to add.
         temperature: logits are divided by it before a symbol is drawn; 0 takes the likeliest.
         seed: of the draws; the same seed continues a prompt in the same way.
@@ -42,6 +45,9 @@ def generate(
     """
     _check_numbers(length, temperature)
     _check_network(run.network)
+    if not isinstance(prompt, str):
+        begin = _numbers_of(run.network, prompt)
+        return begin + _continued(run, begin, length, temperature, seed)
     symbols = symbols_of(run)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     unknown = [symbol for symbol in prompt if symbol not in numbers]
@@ -53,6 +59,31 @@ def generate(
         )
     after = _continued(run, [numbers[symbol] for symbol in prompt], length, temperature, seed)
     return prompt + "".join(symbols[number] for number in after)
+
+
+def _numbers_of(network: Network, prompt: Any) -> list[int]:
+    """Return the symbols of a prompt in numbers.
+
+    Raises:
+        InputError: it is no list of them, or what the network predicts is not what it takes.
+    """
+    symbols = network.input[0]
+    if network.classes > symbols:
+        raise InputError(
+            f"generate: {network.name} takes {symbols:,} symbols and predicts {network.classes:,};"
+            " what is predicted should be symbols that it takes"
+        )
+    try:
+        numbers = np.asarray(prompt)
+    except Exception:  # of whatever it is made of
+        numbers = np.empty(())
+    fits = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    if not fits or not 0 <= numbers.min() <= numbers.max() < symbols:
+        raise InputError(
+            f"`prompt`: is {described(prompt)}; should be text, or a list of symbols' numbers from 0"
+            f" to {symbols - 1:,}"
+        )
+    return [int(number) for number in numbers]
 
 
 def _continued(

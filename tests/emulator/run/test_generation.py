@@ -55,6 +55,35 @@ def test_draws_follow_from_the_seed(run: emuchain.Results) -> None:
     assert {*first} <= {*emuchain.load_data("text").classes}
 
 
+def test_numbers_are_those_of_the_text(run: emuchain.Results) -> None:
+    symbols, prompt = emuchain.load_data("text").classes, "the "
+    numbers = [symbols.index(symbol) for symbol in prompt]
+    text = emuchain.generate(run, prompt, length=30)
+    for given_numbers in (numbers, tuple(numbers), np.array(numbers)):
+        more = emuchain.generate(run, given_numbers, length=30)
+        assert "".join(symbols[number] for number in more) == text
+
+
+def test_own_symbols_go_on(one_line: Callable[[object], str]) -> None:
+    """What follows a symbol is the next number, which the likeliest numbers are after training."""
+    inputs = (np.arange(64)[:, None] + np.arange(6)) % 9
+    layers: list[dict[str, Any]] = [
+        {"type": "embedding", "features": 12},
+        {"type": "conv", "channels": 9, "kernel": 1},
+        {"type": "softmax"},
+    ]
+    network = {"name": "next", "input": [9, 6, 1], "layers": layers}
+    keys: dict[str, Any] = {"batch": 8, "epochs": 10, "learning_rate": 1.0, "schedule": "sync"}
+    data = inputs, (inputs + 1) % 9
+    run = emuchain.train(network, data=data, progress="none", **keys)
+    assert emuchain.generate(run, [7], length=8, temperature=0) == [7, 8, *range(7)]
+    layers[1] = {**layers[1], "channels": 10}
+    more = emuchain.train(network, data=data, progress="none", **keys)
+    with pytest.raises(InputError, match="next takes 9 symbols and predicts 10") as error:
+        emuchain.generate(more, [7])
+    one_line(error)
+
+
 @given(
     st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=8),
     st.floats(0.1, 4),
@@ -81,7 +110,11 @@ def test_a_draw_takes_the_symbol_at_its_place(
         ({"length": 10**9}, "`length` = 1000000000: should be from 1"),
         ({"temperature": -1.0}, "`temperature` = -1: should be a number, at least 0"),
         ({"temperature": float("nan")}, "`temperature` = nan: should be a number"),
-        ({"prompt": 5}, "`prompt`: is 5; should be text"),
+        ({"prompt": 5}, "`prompt`: is 5; should be text, or a list of symbols' numbers from 0"),
+        ({"prompt": []}, "should be text, or a list of symbols' numbers"),
+        ({"prompt": [0.5]}, "should be text, or a list of symbols' numbers"),
+        ({"prompt": [0, 28]}, "should be text, or a list of symbols' numbers from 0 to 27"),
+        ({"prompt": [[0], [1, 2]]}, "should be text, or a list of symbols' numbers"),
     ],
 )
 def test_what_is_refused(
