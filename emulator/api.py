@@ -147,6 +147,8 @@ def sweep(
     ranged: bool = True,
     target: float | None = None,
     pareto: Sequence[str] = (),
+    trials: int | None = None,
+    seed: int = 0,
     **settings: Any,
 ) -> SweepResult:
     """Return the rates of all combinations of values: `.rows`, a list of dictionaries, and `.best`,
@@ -173,6 +175,9 @@ def sweep(
             tried, as far as they can reach it.
         pareto: names of objectives, such as ("rate", "boards"); `.front.rows` are then the points of
             which none is better in one without being worse in another.
+        trials: the most points that are tried for the front, of a space that has more; they are
+            drawn by NSGA-II of Optuna, which is the extra `search`.
+        seed: that of the draws: the same one tries the same points.
         **settings: further keys of the configuration that change times, such as batch=[32, 64],
             schedule="sync".
 
@@ -185,6 +190,8 @@ def sweep(
         ("epoch_images", 1, epoch_images),
         ("jobs", 1, jobs),
         ("target", 0, target),
+        ("trials", 1, trials),
+        ("seed", 0, seed),
     ):
         if number is not None and not least <= number < math.inf:
             raise InputError(f"`{name}` = {number}: should be a number, at least {least}")
@@ -210,6 +217,8 @@ def sweep(
         ranged=ranged,
         target=target,
         pareto=(pareto,) if isinstance(pareto, str) else tuple(pareto),
+        trials=trials,
+        seed=seed,
         seeks=seeks,
     )
 

@@ -273,7 +273,7 @@ def run_study(
     if csv is not None:
         known = identities(points, _digest_of_data(points, data))
     columns = [*space.values, "seed", *_FIGURES]
-    journal = None if csv is None else Journal(csv, columns, known, restart=restart, kind=Trained)
+    journal = None if csv is None else Journal(csv, columns, known, Trained, restart=restart)
     runs: list[Trained | None] = [None] * len(points)
     if journal is not None:
         runs = [journal.done.get(identity) for identity in known]

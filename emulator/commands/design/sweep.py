@@ -152,6 +152,11 @@ def _parameter(key: str) -> str:
     "Say which points none is better than in one of these without being worse in another: rate,"
     " boards, memory, joules, price, such as rate,boards.",
 )
+@count_option(
+    "--trials",
+    "Most points tried for --pareto, of a space that has more, drawn by NSGA-II.  [needs Optuna]",
+)
+@count_option("--seed", "Seed of the trials.", default=0, show_default=True, least=0)
 @plot_option("Draw the rate, or the front.")
 @click.option(
     "--csv",

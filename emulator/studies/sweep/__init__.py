@@ -1,12 +1,14 @@
 """Sweeps: the rate of a network over ranges of any keys, most of all over the number of boards;
 best point and knee.
 
-`space.py` makes the points, `run.py` the figures of each, of all in parallel, and a CSV file of
-those that are finished. `result.py` and `findings.py` say what comes out, `pareto.py` which points
-no other one dominates, `picture.py` draws it.
+`space.py` makes the points, `run.py` the figures of each, of all in parallel, `journal.py` a CSV
+file of those that are finished; `search.py` and `trials.py` say which are computed, where these are
+not all. `result.py` and `findings.py` say what comes out, `pareto.py` which points no other one
+dominates, `picture.py` draws it.
 """
 
 from .findings import chosen_rows, findings, front_table, table_of
+from .journal import INTERNAL, Journal
 from .pareto import OBJECTIVES, Front, Objective, find_front, front_places, objectives_of
 from .picture import draw_sweep
 from .result import (
@@ -23,10 +25,8 @@ from .result import (
     reaches,
 )
 from .run import (
-    INTERNAL,
     Announce,
     Interrupted,
-    Journal,
     Measured,
     figures,
     identities,

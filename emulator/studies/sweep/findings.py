@@ -50,9 +50,14 @@ def _front(result: SweepResult) -> list[str]:
         return []
     names = [objective.name for objective in front.objectives]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    tried = f"{plural(front.points, 'point')} tried"
+    share = "all of the space"
+    if front.points < front.whole:
+        share = f"{front.points / front.whole:.2%}".replace("%", " %")
+        share += f" of the {front.whole:,} of the space"
     return [
         f"front: {plural(len(front.rows), 'point')} of {listed}, of {front.tried} that have all"
-        f" figures; {plural(front.points, 'point')} tried, all of the space"
+        f" figures; {tried}, {share}"
     ]
 
 

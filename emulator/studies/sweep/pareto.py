@@ -72,7 +72,8 @@ class Front:
     """The rows of a front, in the order of the first objective, the best first.
 
     `ranges` has for each row the 5th and the 95th percentile of objectives that have a range.
-    `tried` points of `points` have a place for their data and figures for all objectives.
+    `tried` points of `points` have a place for their data and figures for all objectives; the space
+    has `whole` points.
     """
 
     objectives: tuple[Objective, ...]
@@ -80,6 +81,7 @@ class Front:
     ranges: list[dict[str, tuple[float, float]]]
     tried: int
     points: int
+    whole: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return it with the names of JSON."""
@@ -88,7 +90,8 @@ class Front:
             values = {one.name: one.value(row) for one in self.objectives}
             rows.append({"objectives": values, "ranges": ranges, "row": row})
         names = [one.name for one in self.objectives]
-        return {"objectives": names, "tried": self.tried, "points": self.points, "rows": rows}
+        counts = {"tried": self.tried, "points": self.points, "space": self.whole}
+        return {"objectives": names, **counts, "rows": rows}
 
 
 def front_places(costs: Floats) -> list[int]:
@@ -136,9 +139,8 @@ def find_front(
     if known:
         chosen = [known[place] for place in front_places(np.array(costs, np.float64))]
     ranges = [_ranges(objectives, points[place], rows[place]) for place in chosen]
-    return Front(
-        tuple(objectives), [rows[place] for place in chosen], ranges, len(known), len(rows)
-    )
+    counts = len(known), len(rows), len(rows)
+    return Front(tuple(objectives), [rows[place] for place in chosen], ranges, *counts)
 
 
 def _unknown(objective: Objective, point: Point) -> str:

@@ -1,22 +1,17 @@
 """The points of a sweep: the figures of each, of its plan and its steady state, and all of them in
 parallel; finished ones are kept in a CSV file, from which a sweep resumes.
 
-While it runs, rows are added as points finish; at the end all are put in order. Each row has the
-identity of its point in the column `point`, and a checksum of the row. The identity is a digest of
-all that the figures depend on, so that a sweep goes on with its own points: the network and the
-cluster as read from their files, all keys, and emuchain: its version and its sources. A file with
-other points, or with a row that has changed, is left alone.
+Each point has an identity there: a digest of all that its figures depend on, so that a sweep goes
+on with its own points: the network and the cluster as read from their files, all keys, and
+emuchain: its version and its sources.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import hashlib
-import io
 import pathlib
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -25,7 +20,7 @@ import numpy as np
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...cluster import Board, Gpu
-from ...common import NAMES, InputError, LineFile, as_cell, encoded, of_cell, plural, shown
+from ...common import InputError
 from ...config import settings_config
 from ...network import with_formats
 from ...number import precision_of
@@ -43,10 +38,12 @@ from ...run import (
 from ...timing import HIGHEST, LOWEST, Roofs
 from ...timing.pair import Resource
 from ...view import multiplier_texts
+from .journal import INTERNAL, Journal
 from .pareto import find_front, objectives_of
 from .result import SweepResult, find_target
 from .search import Seeking
 from .space import Point, Space, points_of
+from .trials import Trials
 
 _KINDS = {
     Resource.GPU: "engine",
@@ -55,11 +52,6 @@ _KINDS = {
     Resource.TO_GPU: "link",
 }
 _MIB = 2**20
-
-INTERNAL = "internal error"
-"""How the reason of a point begins that failed by a bug, and so is computed again when a sweep goes
-on.
-"""
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _ROOMS = ("kernels", "comm", "emulator")
@@ -319,9 +311,6 @@ Announce = Callable[[int, int], AbstractContextManager[Callable[[], None]]]
 further one.
 """
 
-_POINT = "point"
-_REMEDY = "`restart` starts it over, or name another file"
-
 
 class Interrupted(KeyboardInterrupt):
     """A sweep was interrupted after `done` of `total` points."""
@@ -345,8 +334,11 @@ def run_space(
     target: float | None = None,
     pareto: Sequence[str] = (),
     seeks: bool = False,
+    trials: int | None = None,
+    seed: int = 0,
 ) -> SweepResult:
-    """Compute all points of a sweep; or, where it `seeks` a target, those that can be its point.
+    """Compute all points of a sweep; or, where it `seeks` a target, those that can be its point; or
+    as many `trials` as a search for the front takes.
 
     Args:
         space: its keys and their values.
@@ -363,6 +355,8 @@ def run_space(
         pareto: names of objectives, of which the front is reported.
         seeks: whether points that have more boards than one that reaches the target, or cannot
             reach it, are left out.
+        trials: the most points that are tried for the front; without it, all.
+        seed: that of their search.
 
     Raises:
         InputError: a value is invalid, the file is that of another sweep or cannot be written, or a
@@ -370,13 +364,18 @@ def run_space(
         Interrupted: by Ctrl-C; finished points are in the file.
     """
     objectives = objectives_of(pareto) if pareto else ()
+    if trials is not None and not objectives:
+        raise InputError(f"`trials` = {trials}: are those of a front; give `pareto`, too")
+    search = None
+    if trials is not None and trials < space.points:
+        search = Trials(space, objectives, trials, seed)
     points = points_of(space, blame)
     # Identities take a digest of all sources, which only a file needs.
     known = identities(points, epoch_images) if csv is not None else [""] * len(points)
     journal = (
         None
         if csv is None
-        else Journal(csv, [*space.values, *figures(ranged)], known, restart=restart)
+        else Journal(csv, [*space.values, *figures(ranged)], known, Measured, restart=restart)
     )
     measurements: list[Measured | None] = [None] * len(points)
     if journal is not None:
@@ -390,12 +389,15 @@ def run_space(
         return [None if own is None else row_of(point, own, ranged) for point, own in of_points]
 
     def next_places() -> list[int]:
+        if search is not None:
+            return search.next(of_rows())
         if seeking is None:
             return [place for place, measured in enumerate(measurements) if measured is None]
         return seeking.next(of_rows(), max(jobs, workers.size - 1))
 
+    total = len(points) if seeking is None else max(1, seeking.possible)
+    total = total if search is None or trials is None else trials
     try:
-        total = len(points) if seeking is None else max(1, seeking.possible)
         with announce(total, min(total, len(points) - len(missing))) as advance:
             while places := next_places():
                 tasks = [(points[place], epoch_images, ranged) for place in places]
@@ -411,7 +413,8 @@ def run_space(
             journal.finish(rows, [known[place] for place in computed])
     except KeyboardInterrupt:
         raise Interrupted(
-            sum(measured is not None for measured in measurements), len(measurements)
+            sum(measured is not None for measured in measurements),
+            len(points) if search is None else total,
         ) from None
     except WorkerLost as error:
         raise InputError(str(error)) from None
@@ -428,6 +431,7 @@ def run_space(
     front = None
     if objectives:
         front = find_front(objectives, [points[place] for place in computed], rows)
+        front = dataclasses.replace(front, whole=space.points)
     return SweepResult(
         space, rows, noun, roofs if ranged else None, _multiplier_texts(points), reached, front
     )
@@ -450,157 +454,3 @@ def _multiplier_texts(points: Sequence[Point]) -> tuple[str, ...]:
             narrow = in_precision(cluster, precision, with_formats(network, precision))
             texts |= dict.fromkeys(multiplier_texts(narrow.boards))
     return tuple(texts)
-
-
-class Journal:
-    """The finished points of a sweep in a CSV file; `done` holds the figures of those that are
-    there, by identity.
-
-    Args:
-        path: the file, which need not exist.
-        keys: columns of keys and figures.
-        points: identities of the sweep's points.
-        restart: whether to begin anew, whatever the file holds.
-        kind: the dataclass of a point's figures.
-
-    Raises:
-        InputError: the file cannot be read or written, or is that of another sweep, or one that
-            runs.
-    """
-
-    def __init__(
-        self,
-        path: pathlib.Path,
-        keys: Sequence[str],
-        points: Sequence[str],
-        *,
-        restart: bool = False,
-        kind: type[Any] = Measured,
-    ) -> None:
-        self._path, self._file = path, LineFile(path, "csv", "sweep.csv")
-        self._columns, self._kind = [*keys, _POINT], kind
-        self.done: dict[str, Any] = {}
-        try:
-            self._begin(points, restart)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _begin(self, points: Sequence[str], restart: bool) -> None:
-        """Take the finished points that are there, and get ready to add others."""
-        kept = "" if restart else self._whole_lines()
-        if kept:
-            self._take(kept, set(points))
-        self._file.begin(kept or self._text([self._columns]))
-
-    def add(self, row: dict[str, Any], point: str) -> None:
-        """Add a finished point."""
-        self._file.add(self._text([self._cells(row, point)]))
-
-    def finish(self, rows: Sequence[dict[str, Any]], points: Sequence[str]) -> None:
-        """Put all rows in order; the file is replaced at once."""
-        cells = (self._cells(row, point) for row, point in zip(rows, points, strict=True))
-        self._file.write(encoded(self._text([self._columns, *cells])))
-
-    def close(self) -> None:
-        """Close the file, and let others write it."""
-        self._file.close()
-
-    def _text(self, rows: Sequence[Sequence[Any]]) -> str:
-        """Return rows as lines of the file."""
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
-        return text.getvalue()
-
-    # The file, of which a last line without an end is one that was being written when the sweep was
-    # ended:
-    #   network,cluster,devices,boards,images_per_s,...,point
-    #   quick-cifar,vc709,4,4,1234.5,...,IDENTITY-CHECKSUM      as points finish; at the end in their order
-    def _cells(self, row: dict[str, Any], point: str) -> list[Any]:
-        cells = ["" if row[column] is None else row[column] for column in self._columns[:-1]]
-        return [*cells, f"{point}-{self._checksum([*cells, point])}"]
-
-    def _checksum(self, cells: Sequence[Any]) -> str:
-        return f"{zlib.crc32(self._text([cells]).encode()):08x}"
-
-    def _whole_lines(self) -> str:
-        """Return the file's content without a last line that was not finished."""
-        try:
-            with self._path.open(encoding="utf-8", errors=NAMES, newline="") as file:
-                text = file.read()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise InputError(f"{self._setting}: cannot be read: {error.strerror}") from None
-        head = ",".join(self._columns) + "\n"
-        if not text.startswith(head) and not head.startswith(text):
-            raise InputError(
-                f"{self._setting}: belongs to another sweep, with other columns; {_REMEDY}"
-            )
-        # The file may end amid a row, or amid the head, where the sweep was ended while it wrote.
-        return text[: text.rfind("\n") + 1]
-
-    def _take(self, text: str, points: set[str]) -> None:
-        """Keep the figures of the rows that are there.
-
-        Raises:
-            InputError: a row has changed, or is of another sweep.
-        """
-        try:
-            _, *lines = filter(None, csv.reader(io.StringIO(text)))
-            rows = [self._row(cells) for cells in lines]
-            others = sum(row[_POINT] not in points for row in rows)
-            if others:
-                raise InputError(
-                    f"{self._setting}: {others} of its {plural(len(rows), 'point')} are not of this"
-                    " sweep, or are of another version of emuchain or other content of the files;"
-                    f" {_REMEDY}"
-                )
-            self.done = {
-                row[_POINT]: _measured(row, self._kind)
-                for row in rows
-                if not row["error"].startswith(INTERNAL)
-            }
-        except (ValueError, csv.Error):
-            raise InputError(
-                f"{self._setting}: is damaged, or was changed by hand; {_REMEDY}"
-            ) from None
-
-    def _row(self, cells: Sequence[str]) -> dict[str, str]:
-        """Return a line's cells by column, and in the last the point alone.
-
-        Raises:
-            ValueError: the line has other columns, or is not what its checksum is of.
-        """
-        point, dash, checksum = cells[-1].partition("-")
-        if dash and checksum != self._checksum([*cells[:-1], point]):  # earlier versions wrote none
-            raise ValueError(cells[-1])
-        return dict(zip(self._columns, [*cells[:-1], point], strict=True))
-
-    @property
-    def _setting(self) -> str:
-        return f"`csv` = {shown(self._path)}"
-
-
-def _truth(text: str) -> bool:
-    return {"True": True, "False": False}[text]
-
-
-_READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth, "str": str}
-
-
-def _measured(row: dict[str, str], kind: type[Any]) -> Any:
-    """Return the figures of a row.
-
-    Raises:
-        ValueError: a cell is not of its column's type.
-    """
-    figures = {}
-    for name, hint in kind.__annotations__.items():
-        if name not in row:
-            continue
-        try:
-            figures[name] = _READERS[hint.split(" ")[0]](of_cell(row[name])) if row[name] else None
-        except KeyError:
-            raise ValueError(row[name]) from None
-    return kind(**figures)

@@ -116,10 +116,24 @@ class Space:
         """Yield all combinations of values, in order; the last key to change is the slowest,
         `along` is the fastest.
         """
-        order = sorted(self.values, key=lambda key: key == self.along)
+        order = self._order
         for chosen in itertools.product(*(self.values[key] for key in order)):
             combination = dict(zip(order, chosen, strict=True))
             yield {key: combination[key] for key in self.values}
+
+    def place(self, numbers: Mapping[str, int]) -> int:
+        """Return the place in all combinations of that with these values of its varied keys, by
+        number.
+        """
+        place = 0
+        for key in self._order:
+            place = place * len(self.values[key]) + numbers.get(key, 0)
+        return place
+
+    @functools.cached_property
+    def _order(self) -> list[str]:
+        """The keys, the slowest to change first."""
+        return sorted(self.values, key=lambda key: key == self.along)
 
 
 @dataclasses.dataclass(frozen=True)
