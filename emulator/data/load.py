@@ -46,7 +46,7 @@ _KINDS = (
         "unpack it, and give the folder",
     ),
     _Kind(
-        (".parquet", ".arrow"),
+        (".arrow",),
         "a table of Hugging Face or Arrow",
         f"write its columns with {_ARRAYS}, or inputs=…, targets=…",
     ),
@@ -58,7 +58,7 @@ _KINDS = (
         "a container of records",
         f"write {_ARRAYS}",
     ),
-    _Kind((".csv", ".tsv"), "a table", "give the file itself"),
+    _Kind((".csv", ".tsv", ".parquet"), "a table", "give the file itself"),
     _Kind(
         (".json", ".jsonl", ".xml"),
         "a list",
@@ -259,7 +259,7 @@ def _load_table(path: Path, reading: Reading) -> Dataset:
 
 _FILES: dict[str, _Loader] = {
     **{".npz": _load_npz, ".h5": _load_hdf5, ".hdf5": _load_hdf5},
-    **{".csv": _load_table, ".tsv": _load_table},
+    **dict.fromkeys((".csv", ".tsv", ".parquet"), _load_table),
 }
 
 

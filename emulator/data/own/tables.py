@@ -1,7 +1,8 @@
-"""Tables of numbers as text, CSV or TSV: each row is a sample, some of the columns are targets.
+"""Tables of numbers as text, CSV or TSV, or as Parquet: each row is a sample, some of the columns
+are targets.
 
-A first row in which a cell is no number names the columns. An empty cell is no target; inputs have
-none.
+In text, a first row in which a cell is no number names the columns. An empty cell is no target;
+inputs have none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,11 @@ from ..reading import Reading
 from .objects import TARGET_NAMES
 from .values import own_dataset
 
-SUFFIXES = ".csv", ".tsv"
+PARQUET = ".parquet"
 _BYTES_OF_A_BYTE = 24
 """Memory that a byte of a file takes while it is read, as text and numbers."""
+_BYTES_OF_A_CELL = 160
+"""Memory that a cell of Parquet takes so."""
 
 
 def load_table(path: Path, reading: Reading) -> Dataset:
@@ -33,7 +37,8 @@ def load_table(path: Path, reading: Reading) -> Dataset:
     """
     check_regular(path)
     where = shown(path)
-    names, rows = _rows(path, where)
+    is_parquet = path.suffix.lower() == PARQUET
+    names, rows = _rows_of_parquet(path, where) if is_parquet else _rows(path, where)
     targets = _target_places(where, names, reading.target_columns)
     inputs = [place for place in range(len(names)) if place not in targets]
     if not inputs:
@@ -49,12 +54,7 @@ def load_table(path: Path, reading: Reading) -> Dataset:
 
 def _rows(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
     """Return the names of the columns, and the cells of all rows."""
-    size, room = path.stat().st_size, free_room()
-    if size * _BYTES_OF_A_BYTE > room.free_bytes:
-        raise InputError(
-            f"{where}: would take about {format_bytes(size * _BYTES_OF_A_BYTE)} of memory, and"
-            f" {room.limit} {format_bytes(room.free_bytes)}; write it as arrays, with numpy.savez"
-        )
+    _check_room(where, path.stat().st_size * _BYTES_OF_A_BYTE)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             start = file.readline()
@@ -69,9 +69,7 @@ def _rows(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
     names = [str(place + 1) for place in range(len(rows[0]))]
     if not all(_is_number(cell) for cell in rows[0]):
         names = [shown(cell) for cell in rows.pop(0)]
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{where}: two columns are called {twice!r}; give each its own name")
+    _check_names(where, names)
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
             raise InputError(
@@ -79,6 +77,54 @@ def _rows(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
                 " one for each column"
             )
     return names, rows
+
+
+def _rows_of_parquet(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the cells of all rows as the text of a table has them.
+
+    Raises:
+        InputError: pyarrow is not installed, or cannot read the file.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            f"{where}: Parquet needs pyarrow: pip install 'emuchain[parquet]'"
+        ) from None
+    try:
+        file = parquet.ParquetFile(path)
+        head = file.metadata
+        _check_room(where, head.num_rows * head.num_columns * _BYTES_OF_A_CELL)
+        table = file.read()
+        columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
+    except (OSError, ValueError, NotImplementedError) as error:
+        reason = shown(" ".join(str(error).split())[:100])
+        raise InputError(f"{where}: not a readable Parquet file: {reason}") from None
+    names = [shown(name) for name in table.column_names]
+    _check_names(where, names)
+    if not names or not columns[0]:
+        raise InputError(f"{where}: empty; a table has a row for each sample")
+    return names, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text: nothing for none, 0 or 1 for yes or no."""
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
+
+
+def _check_room(where: str, size_bytes: int) -> None:
+    room = free_room()
+    if size_bytes > room.free_bytes:
+        raise InputError(
+            f"{where}: would take about {format_bytes(size_bytes)} of memory, and"
+            f" {room.limit} {format_bytes(room.free_bytes)}; write it as arrays, with numpy.savez"
+        )
+
+
+def _check_names(where: str, names: Sequence[str]) -> None:
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{where}: two columns are called {twice!r}; give each its own name")
 
 
 def _is_number(cell: str) -> bool:

@@ -148,7 +148,7 @@ def test_what_is_no_toml_file_is_reported_by_its_kind(
         ),
         (
             ["data/train-00000-of-00001.parquet", "README.md"],
-            "a table of Hugging Face or Arrow; write its columns with",
+            "holds train-00000-of-00001.parquet, a table; give the file itself",
         ),
         (
             ["train/dataset_info.json", "train/data-0.arrow", "dataset_dict.json"],
@@ -202,7 +202,7 @@ def test_folders_that_are_not_read(
             "is ImageNet's validation images, without their classes; unpack them into a folder",
         ),
         ("images.npy", "is a single array of NumPy; put arrays together"),
-        ("train.parquet", "is a table of Hugging Face or Arrow"),
+        ("train.arrow", "is a table of Hugging Face or Arrow"),
         ("data.pt", "is a pickle, which could run code"),
         ("train-images-idx3-ubyte.gz", "is one file of a data set; give its folder"),
         ("data_batch_1.bin", "is one file of a data set; give its folder"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +56,72 @@ def test_columns(
     expected = rows[:, places]
     assert np.array_equal(labels.reshape(12, -1), expected)
     assert labels.dtype == (np.int64 if len(places) == 1 else np.float32)
+
+
+class Column(list[object]):
+    """A column of pyarrow's table."""
+
+    def to_pylist(self) -> list[object]:
+        return self
+
+
+class OneFile:
+    """What is asked of pyarrow's file, of the table `ROWS` with names, yes and no, and a gap."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.stat().st_size:
+            raise ValueError("Parquet file size is 0 bytes")
+        self.metadata = types.SimpleNamespace(num_rows=len(ROWS), num_columns=3)
+        self.column_names = ["a", "b", "label"]
+        a, b, _, label = (Column(column) for column in zip(*ROWS, strict=True))
+        self.columns = [a, Column(number > -6 for number in b), Column([None, *label[1:]])]
+
+    def read(self) -> OneFile:
+        return self
+
+
+def test_parquet_by_a_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = types.ModuleType("pyarrow")
+    own.parquet = types.SimpleNamespace(ParquetFile=OneFile)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyarrow", own)
+    path = tmp_path / "table.parquet"
+    path.write_text("PAR1")
+    inputs, labels = all_of(load_data(path))
+    rows = np.array(ROWS, np.float32)
+    assert np.array_equal(inputs, np.stack([rows[:, 0], rows[:, 1] > -6], axis=1))
+    assert np.isnan(labels[0])
+    assert np.array_equal(labels[1:], rows[1:, 3])
+    path.write_text("")
+    with pytest.raises(InputError, match="not a readable Parquet file: Parquet file size is 0"):
+        load_data(path)
+
+
+def test_parquet(tmp_path: Path, one_line: OneLine) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, and is not installed")
+    from pyarrow import parquet
+
+    columns = {name: [row[place] for row in ROWS] for place, name in enumerate("abcd")}
+    parquet.write_table(arrow.table(columns), tmp_path / "table.parquet")
+    inputs, labels = all_of(load_data(tmp_path / "table.parquet"))
+    expected = all_of(load_data(written(tmp_path, "a,b,c,d", ROWS)))
+    assert np.array_equal(inputs, expected[0])
+    assert np.array_equal(labels, expected[1])
+    (tmp_path / "table.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="not a readable Parquet file") as error:
+        load_data(tmp_path / "table.parquet")
+    one_line(error)
+
+
+def test_parquet_names_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: OneLine
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "table.parquet").write_bytes(b"PAR1")
+    with pytest.raises(
+        InputError, match=r"needs pyarrow: pip install 'emuchain\[parquet\]'"
+    ) as error:
+        load_data(tmp_path / "table.parquet")
+    one_line(error)
 
 
 def test_words_are_classes_and_empty_cells_no_targets(tmp_path: Path) -> None:
