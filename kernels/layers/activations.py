@@ -221,7 +221,7 @@ class _Sigmoid(Activation):
         return y
 
     def forward(self, x: Floats, take: Take, *parameters: float) -> tuple[Floats, Kept]:
-        y = self.infer(x, take)
+        y = self.infer(x, take, *parameters)
         return y, (y,)
 
 
@@ -246,6 +246,75 @@ class _Silu(_Sigmoid):
         gate, y = super().infer(x, take), take(x.shape, np.float32)
         np.multiply(x, gate, out=y)
         return y, (x, gate)
+
+
+class _Elu(_Tanh):
+    """x where it is above 0, else `scale` times exp(x) - 1; it keeps its results.
+
+    exp(x) - 1 is 2 t / (1 - t) of t = tanh(x / 2), which loses nothing near 0.
+    """
+
+    def infer(self, x: Floats, take: Take, *parameters: float) -> Floats:
+        half = take(x.shape, np.float32)
+        np.minimum(x, np.float32(0), out=half)
+        half *= np.float32(0.5)
+        y = super().infer(half, take)
+        _elu(*source(x, "x"), *target(y, "y"), *map(np.float32, parameters))
+        return y
+
+
+class _Mish(Activation):
+    """x times tanh(log(1 + exp(x))), the gate; it keeps its slopes.
+
+    With s = sigmoid(x) and r = sigmoid(-x), the gate is s (1 + r) / (1 + r r).
+    """
+
+    def infer(self, x: Floats, take: Take, *parameters: float) -> Floats:
+        return self.forward(x, take)[0]
+
+    def forward(self, x: Floats, take: Take, *parameters: float) -> tuple[Floats, Kept]:
+        from ..recurrent import sigmoid  # as above
+
+        y, slope = take(x.shape, np.float32), take(x.shape, np.float32)
+        gate, slope[...] = y, sigmoid(x)
+        gate[...] = sigmoid(np.negative(x))
+        _mish_gate(*source(slope, "slopes"), *target(gate, "gates"))
+        slope *= x
+        slope *= np.float32(1) - gate * gate
+        slope += gate
+        np.multiply(x, gate, out=y)
+        return y, (slope,)
+
+
+@between_maps
+def _elu(x: Any, y: Any, scale: Any) -> Any:
+    return x if x > 0 else scale * (y + y) / (np.float32(1) - y)
+
+
+@between_maps
+def _elu_error(y: Any, dy: Any, scale: Any) -> Any:
+    return dy if y > 0 else dy * (y + scale)
+
+
+@between_maps
+def _mish_gate(s: Any, r: Any) -> Any:
+    return s * (np.float32(1) + r) / (np.float32(1) + r * r)
+
+
+@between_maps
+def _mish_error(slope: Any, dy: Any) -> Any:
+    return dy * slope
+
+
+@between_maps
+def _clip(x: Any, _y: Any, low: Any, high: Any) -> Any:
+    above = low if x <= low else x
+    return high if above >= high else above
+
+
+@between_maps
+def _clip_error(x: Any, dy: Any, low: Any, high: Any) -> Any:
+    return dy if (x > low) & (x < high) else np.float32(0)
 
 
 @between_maps
@@ -313,6 +382,9 @@ def _hard_swish_error(x: Any, dy: Any) -> Any:
 sigmoid = _Sigmoid("sigmoid", _sigmoid_error)
 tanh = _Tanh("tanh", _tanh_error)
 silu = _Silu("silu", _silu_error)
+elu = _Elu("elu", _elu_error, parameters=1)
+mish = _Mish("mish", _mish_error)
+clip = Activation("clip", _clip_error, _clip, parameters=2)
 hard_sigmoid = Activation("hard-sigmoid", _hard_sigmoid_error, _hard_sigmoid)
 hard_swish = Activation("hard-swish", _hard_swish_error, _hard_swish)
 

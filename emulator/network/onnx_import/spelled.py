@@ -1,4 +1,4 @@
-"""GELU, RMS norm and layer norm that a graph spells out by arithmetic, as one node each.
+"""GELU, Mish, RMS norm and layer norm that a graph spells out by arithmetic, as one node each.
 
 PyTorch's exporters write them so for versions of ONNX that have no operator for them, and people in
 many orders. So arithmetic between a value and another is computed for a few numbers; it is the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,6 +38,7 @@ _UNARY: Mapping[str, Any] = {
     "Erf": np.vectorize(math.erf, otypes=[np.float64]),
     "Identity": np.asarray,
     "Reciprocal": np.reciprocal,
+    "Softplus": lambda x: np.logaddexp(x, 0),
     "Sqrt": np.sqrt,
     "Tanh": np.tanh,
 }
@@ -44,14 +46,15 @@ _KNOWN = frozenset({*_BINARY, *_UNARY, "ReduceMean"})
 
 
 def with_operators(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with one node for each GELU and norm that several nodes make."""
+    """Return a graph with one node for each GELU, Mish and norm that several nodes make."""
     if not any(node.operator in ("Erf", "Tanh", "ReduceMean") for node in graph.nodes):
         return graph
     arithmetic, dropped, placed = _Arithmetic(graph), set[int](), dict[int, OnnxNode]()
     for node in graph.nodes:
         if id(node) in dropped or node.operator not in ("Erf", "Tanh", "ReduceMean"):
             continue
-        made = arithmetic.gelu(node) if node.operator != "ReduceMean" else arithmetic.norm(node)
+        is_norm = node.operator == "ReduceMean"
+        made = arithmetic.norm(node) if is_norm else arithmetic.activation(node)
         if made is not None:
             several, operator = made
             dropped.update(map(id, several))
@@ -90,21 +93,26 @@ class _Arithmetic:
             ):
                 self._constants[node.outputs[0]] = known
 
-    def gelu(self, node: OnnxNode) -> Spelled | None:
-        """Return the GELU that a node, Erf or Tanh, belongs to."""
+    def activation(self, node: OnnxNode) -> Spelled | None:
+        """Return the GELU or Mish that a node, Erf or Tanh, belongs to."""
         x = np.linspace(-4, 4, 33)
-        slope, form = math.sqrt(2 / math.pi), "none" if node.operator == "Erf" else "tanh"
-        share = (
-            _UNARY["Erf"](x / math.sqrt(2))
-            if form == "none"
-            else np.tanh(slope * (x + 0.044715 * x**3))
-        )
-        for begin in self._before(node):
-            for last in self._behind(node):
-                if self._makes(last, begin, x, 0.5 * x * (1 + share)):
+        cubic = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        forms: Mapping[str, tuple[str, dict[str, str], Numbers]] = {
+            "none": (
+                "Gelu",
+                {"approximate": "none"},
+                x * (1 + _UNARY["Erf"](x / math.sqrt(2))) / 2,
+            ),
+            "tanh": ("Gelu", {"approximate": "tanh"}, x * (1 + np.tanh(cubic)) / 2),
+            "mish": ("Mish", {}, x * np.tanh(np.logaddexp(x, 0))),
+        }
+        names = ("none",) if node.operator == "Erf" else ("tanh", "mish")
+        for begin, last in itertools.product(self._before(node), self._behind(node)):
+            for operator, keys, y in map(forms.__getitem__, names):
+                if self._makes(last, begin, x, y):
                     nodes = self._between(begin, last)
                     made = dataclasses.replace(
-                        last, operator="Gelu", inputs=(begin,), attributes={"approximate": form}
+                        last, operator=operator, inputs=(begin,), attributes=keys
                     )
                     return (nodes, made) if self._is_whole(nodes, last) else None
         return None

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...common import Rate
+from ...common import Finite, PositiveFinite, Rate
 from ..onnx_nodes import Export
 from ..operation import Arithmetic, SfuOperation
 from ..shape import Shape
@@ -149,6 +149,76 @@ class LeakyRelu(ElementWise):
         out.write("LeakyRelu", alpha=self.slope)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Elu(Rectifier):
+    """x where it is above 0, else `scale` times exp(x) - 1."""
+
+    scale: PositiveFinite = 1.0
+
+    keeps_map = True
+    type = "elu"
+    of_value = Arithmetic(4, 1)  # exp(x) - 1, by the scale; back: (y + scale) dy
+    onnx = ("Elu",)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.ELU(self.scale)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; ONNX calls the scale alpha."""
+        value = walk.take(node)
+        return walk.step(node, cls, {"scale": node.number("alpha", 1.0)}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Elu", alpha=self.scale)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mish(Rectifier):
+    """x times tanh(log(1 + exp(x))) (Misra, 2019)."""
+
+    keeps_map = True
+    type = "mish"
+    # By e = exp(x), n = e (e + 2): x n / (n + 2); back: gate + x (1 - gate gate) e / (1 + e), by dy.
+    of_value = Arithmetic(9, 1, 2)
+    onnx = ("Mish",)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.Mish()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; spelled out, as versions before 18 have no node for it."""
+        nodes, name, form = out.nodes, out.name, out.form
+        above = nodes.add("Softplus", out.taken, f"{name}/softplus")
+        gate = nodes.add("Tanh", [above], f"{name}/gate")
+        out.write_of([*out.taken, gate], "Mul", form=form)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clip(ElementWise):
+    """x, but at least `low` and at most `high`, as PyTorch's Hardtanh."""
+
+    low: Finite = -1.0
+    high: Finite = 1.0
+
+    type = "clip"
+
+    def __post_init__(self) -> None:
+        if self.low >= self.high:
+            raise ValueError(f"`low` = {self.low:g} must be less than `high` = {self.high:g}")
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.Hardtanh(self.low, self.high)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        out.write("Clip", out.number("low", self.low), out.number("high", self.high))
+
+
 LIMIT = 6.0
 
 
@@ -167,10 +237,10 @@ class Relu6(Rectifier):
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; without an upper limit it is ReLU, and ReLU6 may be ReLU and a limit of
-        6 alone.
+        6 alone; between other limits it is `clip`.
 
         Raises:
-            InputError: other limits than 0 and 6, or limits that are not constants.
+            InputError: one other limit alone, or limits that are not constants.
         """
         if node.operator == "Min":
             value, limit = walk.with_number(node)
@@ -185,10 +255,12 @@ class Relu6(Rectifier):
         if low == -math.inf and high == LIMIT and cls._limits(walk, node, value):
             return value
         if low != 0 or high not in (LIMIT, math.inf):
-            raise node.refusal(
-                f"clips to {low:g} ... {high:g}: only 0 ... 6 (ReLU6) or 0 ... inf (ReLU) is"
-                " supported"
-            )
+            if not -math.inf < low < high < math.inf:
+                raise node.refusal(
+                    f"clips to {low:g} ... {high:g}: only 0 ... inf (ReLU), or from one number to a"
+                    " larger one, is supported"
+                )
+            return walk.step(node, Clip, {"low": low, "high": high}, value, like=value)
         return walk.step(node, cls if high == LIMIT else Relu, {}, value, like=value)
 
     def to_onnx(self, out: Export) -> None:

@@ -39,6 +39,7 @@ ACTIVATIONS = of_images(
     # as many channels as test images: onnx's reference evaluator takes the one for the other in LRN
     {"type": "conv", "name": "c1", "channels": 20, "kernel": 5, "stride": 2, "pad": 2},
     {"type": "silu"},
+    *({"type": "elu", "scale": 0.5}, {"type": "mish"}, {"type": "clip"}),
     {"type": "lrn", "size": 3},
     {"type": "conv", "name": "c2", "channels": 8, "kernel": 3, "stride": 2, "pad": 1},
     {"type": "hard-swish"},

@@ -252,8 +252,8 @@ def local_response(graph: Graph, between: int = 0) -> None:
 
 NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     "its class": (
-        lambda g: g.node("Mish", said=at("act", GELU)),
-        "(Mish), PyTorch's GELU 'act': unknown operator",
+        lambda g: g.node("Selu", said=at("act", GELU)),
+        "(Selu), PyTorch's GELU 'act': unknown operator",
     ),
     "a function in another's class": (
         lambda g: g.node("Resize", said=at("up", "mine.Up", "aten.upsample_nearest2d.vec")),
@@ -373,7 +373,7 @@ def test_what_is_refused_is_called_as_in_pytorch(
 def test_names_of_modules_stay_on_one_line(tmp_path: Path, one_line: Callable[..., str]) -> None:
     said = at("a\n\x1bb", "torch.nn.X\n\x1bY")
     with pytest.raises(InputError) as error:
-        load(tmp_path, small(op("Mish", said=said)).model("pytorch"))
+        load(tmp_path, small(op("Selu", said=said)).model("pytorch"))
     assert "\x1b" not in one_line(error)
 
 

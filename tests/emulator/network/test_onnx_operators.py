@@ -97,6 +97,16 @@ GOOD = {
         '{ type = "relu" },',
     ),
     "clip below alone": ([lambda g: g.node("Clip", g.last, g.numbers(0.0))], '{ type = "relu" },'),
+    "clip to other limits": (
+        [op("Clip", min=-0.5, max=2.0)],
+        '{ type = "clip", low = -0.5, high = 2.0 },',
+    ),
+    "elu": ([op("Elu", alpha=0.5)], '{ type = "elu", scale = 0.5 },'),
+    "mish": ([op("Mish")], '{ type = "mish" },'),
+    "mish spelled out": (
+        [lambda g: g.node("Mul", g.last, g.node("Tanh", g.node("Softplus")))],
+        '{ type = "mish" },',
+    ),
     "tanh": ([op("Tanh")], '{ type = "tanh" },'),
     "sigmoid": ([op("Sigmoid")], '{ type = "sigmoid" },'),
     "silu": ([lambda g: g.node("Mul", g.last, g.node("Sigmoid"))], '{ type = "silu" },'),

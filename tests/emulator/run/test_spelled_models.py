@@ -168,6 +168,10 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         IMAGES,
     ),
     "zeros around a convolution": (
+    "other activations": (
+        between(lambda: nn.Mish(), lambda: nn.ELU(0.5), lambda: nn.Hardtanh(-0.3, 0.4)),
+        IMAGES,
+    ),
         between(lambda: nn.ZeroPad2d(1), lambda: nn.Conv2d(8, 8, 5, padding=1)),
         IMAGES,
     ),
@@ -305,7 +309,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
         "PyTorch's Conv2d '1': `dilations` = [2, 2]",
     ),
     "channels shuffled": (between(lambda: nn.PixelShuffle(2)), "PyTorch's PixelShuffle '1': "),
-    "another activation": (between(lambda: nn.Sequential(nn.ELU())), "PyTorch's ELU '1.0': "),
+    "another activation": (between(lambda: nn.Sequential(nn.SELU())), "PyTorch's SELU '1.0': "),
     "attention": (
         after_conv(
             lambda self, maps: self.attention(*[maps.flatten(2).transpose(1, 2)] * 3)[0].mean(1),

@@ -121,7 +121,7 @@ OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
 
 KEEPING = (
     *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm"),
-    *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh"),
+    *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh", "elu", "mish"),
 )
 """Operations of an SFU that need a whole map when errors come back."""
 

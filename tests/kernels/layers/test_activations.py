@@ -33,6 +33,7 @@ KINDS: dict[str, Any] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "silu": torch.nn.functional.silu,
+    "mish": torch.nn.functional.mish,
     "hard-sigmoid": torch.nn.functional.hardsigmoid,
     "hard-swish": torch.nn.functional.hardswish,
 }
@@ -98,6 +99,31 @@ def test_shapes_must_agree(name: str) -> None:
         ValueError, match="must have one shape" if name != "relu" else "marks must be"
     ):
         both_ways(name, x, other)
+
+
+WITH_NUMBERS: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "elu": (torch.nn.functional.elu, (1.0,)),
+    "elu of another scale": (torch.nn.functional.elu, (0.7,)),
+    "clip": (torch.nn.functional.hardtanh, (-1.0, 1.0)),
+    "clip to other limits": (torch.nn.functional.hardtanh, (-0.5, 2.5)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+@given(st.integers(0, 1000), SHAPES, st.integers(0, 3))
+def test_those_with_numbers_are_those_of_pytorch(
+    name: str, seed: int, shape: tuple[int, ...], wider: int
+) -> None:
+    theirs, numbers = WITH_NUMBERS[name]
+    x, dy = maps(seed, shape, wider), maps(seed + 1, shape, 0)
+    tx = torch.tensor(x.astype(np.float64), requires_grad=True)
+    expected = theirs(tx, *numbers)
+    expected.backward(torch.tensor(dy.astype(np.float64)))
+    y, dx = both_ways(name.partition(" ")[0], x, dy.copy(), *numbers)
+    assert np.abs(y - expected.detach().numpy()).max() <= 3e-7 * max(1, np.abs(x).max())
+    assert np.abs(dx - tx.grad.numpy()).max() <= 1e-6 * np.abs(dy).max()
+    nan = np.full((1, 1, 1, 2), np.nan, np.float32)
+    assert np.isnan(both_ways(name.partition(" ")[0], nan, np.ones_like(nan), *numbers)[0]).all()
 
 
 SLOPES = st.sampled_from([0.0, 0.01, 0.1, 0.25, 0.9])
