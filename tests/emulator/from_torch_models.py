@@ -67,13 +67,13 @@ class ResNet(nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Vit(nn.Module):  # type: ignore[misc, name-defined]
-    """A small vision transformer with a class token and PyTorch's own encoder."""
+    """A small vision transformer with two class tokens and PyTorch's own encoder."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, 12, 4, 4)
-        self.token = nn.Parameter(torch.randn(1, 1, 12) * 0.02)
-        self.positions = nn.Parameter(torch.randn(1, 5, 12) * 0.02)
+        self.token = nn.Parameter(torch.randn(1, 2, 12) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, 6, 12) * 0.02)
         encoder = nn.TransformerEncoderLayer(
             12, 3, 24, 0.0, "gelu", batch_first=True, norm_first=True
         )

@@ -31,19 +31,21 @@ def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
     return walk.step(node, kind, {}, first, *others, like=first) if others else first
 
 
-def _tokens(walk: Walk, channels: int) -> list[tuple[int, ...]]:
-    """Return the shapes that an array of a class token may have; samples are as many as it was
-    exported with.
+def _are_tokens(walk: Walk, tokens: Constant, channels: int) -> bool:
+    """Return whether an array is rows of this many channels, the same for all samples, be they
+    repeated for these.
     """
-    return [(1, 1, channels), (walk.batch or 1, 1, channels)]
+    if len(tokens.shape) != 3 or tokens.shape[0] not in (1, walk.batch or 1):
+        return False
+    return tokens.shape[2] == channels and tokens.shape[1] >= 1 and _is_one(walk, tokens)
 
 
-def _is_one(walk: Walk, token: Constant) -> bool:
+def _is_one(walk: Walk, array: Constant) -> bool:
     """Return whether an array is one for all samples, be it repeated for them."""
-    if token.shape[0] == 1:
+    if array.shape[0] == 1:
         return True
-    tokens = walk.expressions.value(token.name)
-    return bool((tokens == tokens[:1]).all())
+    own = walk.expressions.value(array.name)
+    return bool((own == own[:1]).all())
 
 
 def _are_positions(walk: Walk, value: Value, constant: Constant) -> bool:
@@ -281,35 +283,45 @@ class Concat(SfuOperation):
 
     @classmethod
     def _class_token(cls, walk: Walk, node: OnnxNode) -> Value:
-        """Return tokens with a learnt one before them, which is an array of the file."""
-        token, last = walk.constant(node, 0), node.inputs[-1]
-        if len(node.inputs) == 2 and token is not None and last not in walk.constants:
-            value = walk.take(node, 1)
-            step, shape = walk.step_of(value), walk.shape(value)
-            if (
-                step is not None
-                and shape is not None
-                and shape[2] == 1
-                and token.shape in _tokens(walk, shape[0])
+        """Return tokens with learnt ones before them, which are arrays of the file."""
+        *before, last = node.inputs
+        tokens = [walk.constants.get(name) for name in before]
+        value = None if last in walk.constants else walk.take(node, len(before))
+        shape = None if value is None else walk.shape(value)
+        is_made = value is not None and walk.step_of(value) is not None
+        if value is not None and is_made and shape is not None and shape[1] > 1 and shape[2] == 1:
+            is_first = walk.axes_of(value) == ("samples", "rows", "channels")
+            is_first &= node.integer("axis", 1) in (1, -2)
+            if is_first and all(
+                own is not None and _are_tokens(walk, own, shape[0]) for own in tokens
             ):
-                is_first = walk.axes_of(value) == ("samples", "rows", "channels") and node.integer(
-                    "axis", 1
-                ) in (1, -2)
-                if is_first and shape[1] > 1 and _is_one(walk, token):
-                    walk.parameters.use(node, 0, token)
-                    keys, arrays = {"class_token": True}, {"class_token": node.inputs[0]}
-                    if (
-                        step.kind is Tokens
-                        and not step.keys.get("class_token")
-                        and walk.is_used_once(last)
-                    ):
-                        walk.replace(value.step, keys=keys, arrays=arrays, node=node)
-                        return value
-                    return walk.step(node, Tokens, keys, value, like=value, arrays=arrays)
+                for place in reversed(range(len(before))):  # the last one is next to the others
+                    value = cls._before(walk, node, place, value, walk.constants[before[place]])
+                return value
         raise node.refusal(
-            "joins an array of the file to what nodes make; of such arrays only a class token is"
-            " supported, which is one for all samples, before other tokens"
+            "joins an array of the file to what nodes make; of such arrays only class tokens are"
+            " supported, which are those of all samples, before other tokens"
         )
+
+    @classmethod
+    def _before(
+        cls, walk: Walk, node: OnnxNode, place: int, value: Value, tokens: Constant
+    ) -> Value:
+        """Return a sequence with the tokens that a node takes at a place before it."""
+        walk.parameters.use(node, place, tokens)
+        keys: dict[str, object] = {"class_token": True}
+        if (count := tokens.shape[-2]) > 1:
+            keys["class_tokens"] = count
+        step, arrays = walk.step_of(value), {"class_token": node.inputs[place]}
+        if (
+            step is not None
+            and step.kind is Tokens
+            and not step.keys.get("class_token")
+            and walk.is_used_once(node.inputs[-1])
+        ):
+            walk.replace(value.step, keys=keys, arrays=arrays, node=node)
+            return value
+        return walk.step(node, Tokens, keys, value, like=value, arrays=arrays)
 
     @classmethod
     def _row(cls, walk: Walk, node: OnnxNode, made: Value) -> Value:

@@ -22,7 +22,7 @@ from ....kernels.layers.row_norm import (
     row_norm_error,
     row_norm_gradient,
 )
-from ...common import PositiveFinite
+from ...common import Positive, PositiveFinite
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
@@ -324,29 +324,39 @@ class PositionsUnit(Unit):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tokens(SfuOperation):
     """The pixels of a map, row by row, as rows of a sequence; with `class_token`, a learnt row
-    before them.
+    before them, or as many as `class_tokens` (Touvron et al., 2021).
     """
 
     class_token: bool = False
+    class_tokens: Positive = 1
 
     type = "tokens"
+
+    def __post_init__(self) -> None:
+        if self.class_tokens > 1 and not self.class_token:
+            raise ValueError(f"`class_tokens` = {self.class_tokens} goes with `class_token` = true")
+
+    @property
+    def before(self) -> int:
+        """Rows before the pixels."""
+        return self.class_tokens * self.class_token
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`; maps become (samples, tokens, values)."""
         import torch
 
-        with_token = self.class_token
+        before = self.before
 
         class Tokens(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                if with_token:
-                    row = NORMAL_DEVIATION * torch.randn(1, 1, shape[0])
-                    self.class_token = nn.Parameter(row)
+                if before:
+                    rows = NORMAL_DEVIATION * torch.randn(1, before, shape[0])
+                    self.class_token = nn.Parameter(rows)
 
             def forward(self, x: Any) -> Any:
                 rows = x.flatten(2).transpose(1, 2)
-                if not with_token:
+                if not before:
                     return rows
                 return torch.cat([self.class_token.expand(len(x), -1, -1), rows], 1)
 
@@ -355,16 +365,18 @@ class Tokens(SfuOperation):
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
         """See `Operation`; a class token may be repeated for samples."""
-        return {key: token.reshape(-1)[: token.shape[-1]] for key, token in arrays.items()}
+        return {
+            key: token.reshape(-1, *token.shape[-2:])[0].ravel() for key, token in arrays.items()
+        }
 
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`."""
-        return made[0] * self.class_token
+        return made[0] * self.before
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         [(channels, rows, columns)] = inputs
-        return channels, rows * columns + self.class_token, 1
+        return channels, rows * columns + self.before, 1
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows:
         """See `SfuOperation`; the class token waits for nothing that later tokens do not wait
@@ -372,10 +384,9 @@ class Tokens(SfuOperation):
         """
         _, rows, columns = shape
         forward = np.repeat(np.arange(rows), columns)
-        if self.class_token:
-            forward = np.concatenate([[0], forward])
+        forward = np.concatenate([np.zeros(self.before, np.int64), forward])
         # A row of the map's errors is whole with the token of its last pixel.
-        return SfuRows(forward, np.arange(1, rows + 1) * columns - 1 + self.class_token)
+        return SfuRows(forward, np.arange(1, rows + 1) * columns - 1 + self.before)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
@@ -391,13 +402,13 @@ class Tokens(SfuOperation):
             nodes.name(out.makes, steps, Form.STEPS)
             return
         if self.class_token:
-            token = out.weight("class_token", lambda token: token.reshape(1, 1, channels))
+            token = out.weight("class_token", lambda token: token.reshape(1, -1, channels))
             sizes = nodes.add("Shape", [steps], f"{name}/sizes")
             ends = nodes.numbers(f"{name}.0", 0), nodes.numbers(f"{name}.1", 1)
             samples = nodes.add("Slice", [sizes, *ends], f"{name}/samples")
             shape = nodes.add(
                 "Concat",
-                [samples, nodes.numbers(f"{name}.token", 1, channels)],
+                [samples, nodes.numbers(f"{name}.token", self.before, channels)],
                 f"{name}/shape",
                 axis=0,
             )
@@ -407,16 +418,16 @@ class Tokens(SfuOperation):
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return TokensUnit(step.input, site, class_token=self.class_token)
+        return TokensUnit(step.input, site, before=self.before)
 
 
 class TokensUnit(Unit):
-    """Pixels as rows, and maybe a class token before them."""
+    """Pixels as rows, and perhaps class tokens before them."""
 
-    def __init__(self, shape: Shape, site: Site, *, class_token: bool) -> None:
+    def __init__(self, shape: Shape, site: Site, *, before: int) -> None:
         super().__init__(site)
-        self._shape, self._before = shape, int(class_token)
-        self.learns = {"class_token": site.drawn(shape[0])} if class_token else {}
+        self._shape, self._before = shape, before
+        self.learns = {"class_token": site.drawn(before * shape[0])} if before else {}
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
@@ -425,7 +436,7 @@ class TokensUnit(Unit):
         y = self.arena.take((len(x), rows * columns + self._before, 1, channels))
         y[:, self._before :] = x.reshape(len(x), rows * columns, 1, channels)
         if self._before:
-            y[:, 0, 0] = weights["class_token"]
+            y[:, : self._before, 0] = weights["class_token"].reshape(self._before, channels)
         return y, ()
 
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
@@ -437,8 +448,8 @@ class TokensUnit(Unit):
 
     def kept(self, state: State, dz: Data) -> State:
         """See `Unit`."""
-        # PG needs the row of the class token alone.
-        return (np.ascontiguousarray(dz[:, :1]),)
+        # PG needs the rows of class tokens alone, as channels of one pixel.
+        return (np.ascontiguousarray(dz[:, : self._before]).reshape(len(dz), 1, 1, -1),)
 
     def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
         """See `Unit`."""

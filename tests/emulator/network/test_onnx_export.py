@@ -170,7 +170,7 @@ TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
         [
             {"type": "conv", "name": "patches", "channels": 6, "kernel": 4, "stride": 4},
             *NORMS,
-            {"type": "tokens", "class_token": True},
+            {"type": "tokens", "class_token": True, "class_tokens": 2},
             {"type": "positions"},
             *NORMS,
             conv(18, "qkv"),

@@ -91,7 +91,7 @@ def test_training_is_that_of_pytorch(name: str, devices: int) -> None:
     assert run.history["test_loss"][-1] == pytest.approx(loss.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["cnn", "series"])
+@pytest.mark.parametrize("name", ["cnn", "series", "vit"])
 def test_weights_do_not_depend_on_the_mapping(name: str) -> None:
     case, data = CASES[name], CASES[name].data(24)
     network = emuchain.from_torch(case.model(), case.example())

@@ -35,7 +35,7 @@ TURNED = of_table(
 WITH_TOKEN = of_images(
     "with-token",
     {"type": "conv", "channels": 12, "kernel": 8, "stride": 8},
-    {"type": "tokens", "class_token": True},
+    {"type": "tokens", "class_token": True, "class_tokens": 2},
     {"type": "positions"},
     conv(36, "qkv"),
     {"type": "attention", "heads": 3},
