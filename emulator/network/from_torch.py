@@ -168,6 +168,8 @@ def _exported(torch: Any, model: Any, example: Any, source: str) -> Any:
     Raises:
         InputError: PyTorch cannot copy or export it.
     """
+    from .onnx_import.pytorch import unsupported
+
     try:
         copied = copy.deepcopy(model).cpu().float().train()
     except Exception as error:  # a module may forbid it in any way
@@ -190,6 +192,12 @@ def _exported(torch: Any, model: Any, example: Any, source: str) -> Any:
         paths = {id(module): path for path, module in copied.named_modules()}
         path, cause = _culprit(error, paths)
         where = f", in {type(copied.get_submodule(path)).__name__} {path!r}" if path else ""
+        parts = path.split(".") if path else []
+        outer = [copied.get_submodule(".".join(parts[:n])) for n in range(len(parts) + 1)]
+        if belongs := unsupported([type(module).__name__ for module in outer]):
+            raise InputError(
+                f"{source}{where}: PyTorch cannot export it; {belongs}, which is not supported"
+            ) from None
         raise InputError(
             f"{source}{where}: PyTorch cannot export it: {_first_line(cause)}; torch.export.export"
             f"(model.train(), (example,)) should work{_hint(torch, model, example)}"

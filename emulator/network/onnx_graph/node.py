@@ -109,7 +109,8 @@ class OnnxNode:
 
     `proto` is the node in ONNX's own form. Where PyTorch exported the file, `origin` says what the
     node was there; `module` is the path of its module and `rule` what the exporter rewrote, both if
-    the exporter left them.
+    the exporter left them. `belongs` says in words what of a kind that is not supported it is part
+    of, if it is.
     """
 
     source: str
@@ -122,6 +123,7 @@ class OnnxNode:
     origin: str = ""
     module: str | None = None
     rule: str = ""
+    belongs: str = ""
 
     @property
     def where(self) -> str:
@@ -131,7 +133,8 @@ class OnnxNode:
 
     def refusal(self, problem: str) -> InputError:
         """Return an error about this node."""
-        return InputError(f"{self.where}: {problem}")
+        belongs = f"; {self.belongs}, which is not supported" if self.belongs else ""
+        return InputError(f"{self.where}: {problem}{belongs}")
 
     def integers(self, attribute: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """Return an attribute that is a list of integers.

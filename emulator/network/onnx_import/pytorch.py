@@ -111,10 +111,37 @@ def from_pytorch(
             name += (
                 f"{' ' if name[:1].isupper() else ' in '}{path!r}" if name else f"module {path!r}"
             )
+        rule, names = said.get(_RULES, ""), [one.rpartition(".")[2] for one in classes[:-1]]
         made.append(
-            dataclasses.replace(node, origin=name, module=module, rule=said.get(_RULES, ""))
+            dataclasses.replace(
+                node, origin=name, module=module, rule=rule, belongs=unsupported(names)
+            )
         )
     return tuple(made)
+
+
+def unsupported(classes: Sequence[str]) -> str:
+    """Return in words what the innermost of these classes, from the outermost on, is that no
+    network here has; "" for others.
+    """
+    for own in reversed(classes):
+        for pattern, words in _UNSUPPORTED.items():
+            if re.search(pattern, own):
+                return f"{own!r} is {words}"
+    return ""
+
+
+_NOT_ITSELF = r"(?!\w*(Attention|Embedding|Layer|Model|Norm|CausalLM))"
+_UNSUPPORTED = {
+    rf"(MoE|Moe|Experts|Router){_NOT_ITSELF}": (
+        "of a mixture of experts (MoE), where a router chooses the layers that a row takes"
+    ),
+    rf"(Mamba|SelectiveScan|SSM){_NOT_ITSELF}": (
+        "of a state-space model (Mamba), where a row's state is that of the row before, by factors"
+        " of the row"
+    ),
+}
+"""What parts of classes' names tell of modules that no network here has."""
 
 
 def _path(scope: str) -> str:

@@ -216,7 +216,47 @@ def normed() -> Any:
     return torch.nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 3, 3, padding=1))
 
 
+class SparseMoeBlock(nn.Module):  # type: ignore[misc, name-defined]
+    """Two experts, of which a router takes one for each row, or weights both."""
+
+    def __init__(self, *, picks: bool) -> None:
+        super().__init__()
+        self.gate, self.picks = nn.Linear(8, 2), picks
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        """Return the rows."""
+        shares = self.gate(x).softmax(-1)
+        if self.picks:
+            return self.experts[int(shares.sum((0, 1)).argmax())](x)
+        return sum(shares[..., n : n + 1] * expert(x) for n, expert in enumerate(self.experts))
+
+
+class MambaMixer(nn.Module):  # type: ignore[misc, name-defined]
+    """A state of each channel, by factors of the row."""
+
+    def forward(self, x: Any) -> Any:
+        """Return the states."""
+        state, states = x[:, 0], []
+        for row in range(x.shape[1]):
+            state = state * torch.exp(x[:, row]) + x[:, row]
+            states.append(state)
+        return torch.stack(states, 1)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "experts": (
+        lambda: within(SparseMoeBlock(picks=False)),
+        r"'body\.inner(\.gate)?'.*; 'SparseMoeBlock' is of a mixture of experts \(MoE\), where a",
+    ),
+    "a router": (
+        lambda: within(SparseMoeBlock(picks=True)),
+        r"'body\.inner(\.gate)?'.*; 'SparseMoeBlock' is of a mixture of experts \(MoE\), where a",
+    ),
+    "states of rows": (
+        lambda: within(MambaMixer()),
+        r"'body\.inner'.*; 'MambaMixer' is of a state-space model \(Mamba\), where",
+    ),
     "an operation": (lambda: within(nn.PixelUnshuffle(2)), r"'body\.inner'.*(known are|PixelUn)"),
     "a branch on values": (
         lambda: within(Written(branching)),
