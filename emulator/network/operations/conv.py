@@ -22,6 +22,7 @@ from ..operation import (
     windows,
 )
 from ..shape import Shape
+from .resize import Zeros
 
 if TYPE_CHECKING:
     from ..onnx_graph import Keys, OnnxNode, Value, Walk
@@ -53,7 +54,7 @@ class Conv(LayerOperation):
     cut: Literal["ICP", "OCP"] | None = None
 
     type = "conv"
-    onnx = ("Conv",)
+    onnx = ("Conv", "ConvTranspose")
     convolves, may_be_off_chip, one_memory = True, False, False
 
     def with_channels(self, channels: int) -> Conv:
@@ -120,7 +121,11 @@ class Conv(LayerOperation):
 
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
-        """See `Operation`; weights of MatMul, and mostly of Gemm, are (inputs, outputs)."""
+        """See `Operation`; weights of MatMul, and mostly of Gemm, are (inputs, outputs), and so
+        are those of ConvTranspose, with rows and columns the other way round.
+        """
+        if node.operator == "ConvTranspose":
+            return {**arrays, "weight": _turned(arrays["weight"], node.integer("group", 1))}
         turned = node.operator in ("MatMul", "Gemm") and not node.integer("transB", 0)
         own = {"weight": arrays["weight"].T if turned else arrays["weight"]}
         return own if "bias" not in arrays else {**own, "bias": arrays["bias"].reshape(-1)}
@@ -129,13 +134,16 @@ class Conv(LayerOperation):
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; weights are (output channels, input channels of a group, rows, columns).
 
+        Padding that differs between sides, and transposed convolutions, are `zeros` before it.
+
         Raises:
-            InputError: dilation, more than two dimensions, or padding that differs between sides
-                where that matters.
+            InputError: dilation, more than two dimensions, or padding of a network's inputs that
+                differs between sides.
         """
         from ..onnx_graph import MAPS
 
         weight, axes = walk.weight(node), walk.axes_of(walk.take(node, padded=True))
+        transposed, groups = node.operator == "ConvTranspose", node.integer("group", 1)
         if axes != MAPS and sorted(axes) == sorted(MAPS) and 1 in weight[2:]:
             raise node.refusal(
                 "is a convolution over one axis (Conv1d), as Keras writes it; only those over rows"
@@ -147,13 +155,24 @@ class Conv(LayerOperation):
                 " (Conv2d), and over one axis (Conv1d), are supported"
             )
         kernel = weight[2:]
-        value = walk.maps(node, padded=True, over=len(kernel))
+        value = walk.maps(node, padded=not transposed, over=len(kernel))
         if (size := node.integers("kernel_shape", kernel)) != kernel:
             raise node.refusal(
                 f"`kernel_shape` = {list(size)}, but its weights are {'x'.join(map(str, weight))}"
             )
-        groups = node.integer("group", 1)
-        window = window_keys(walk, node, value, kernel)
+        if transposed:
+            weight = weight[1] * groups, weight[0] // groups
+            window, zeros = _transposed_keys(node, kernel)
+        else:
+            window, zeros = window_keys(walk, node, value, kernel, uneven=True)
+        expected = value
+        if any(zeros.values()):
+            if walk.step_of(value) is None:
+                raise node.refusal(
+                    "puts zeros around or between a network's inputs, other ones than as many on"
+                    " each side; that is supported behind a layer: pad the inputs themselves"
+                )
+            value = walk.step(node, Zeros, zeros, value, axes=value.axes)
         keys = {
             "channels": weight[0],
             **window,
@@ -162,7 +181,7 @@ class Conv(LayerOperation):
         }
         arrays = _arrays(node, bias=bool(keys["bias"]))
         made = walk.step(node, cls, keys, value, axes=value.axes, arrays=arrays)
-        walk.expect(node, value, channels=weight[1] * groups)
+        walk.expect(node, expected, channels=weight[1] * groups)
         return made
 
     def to_onnx(self, out: Export) -> None:
@@ -291,12 +310,63 @@ class Fc(LayerOperation):
         out.write_of([row], "Gemm", weight, *out.biases(), form=Form.ROW, transB=1)
 
 
-def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> Keys:
-    """Return the keys `kernel`, `stride` and `pad` of a node's window over maps, and over the zeros
-    around them; a window over one axis is one over rows.
+def _turned(weight: NDArray[Any], groups: int) -> NDArray[Any]:
+    """Return weights of a transposed convolution as those of the convolution that computes it."""
+    inputs, outputs, *kernel = weight.shape
+    own = weight.reshape(groups, inputs // groups, outputs, *kernel).swapaxes(1, 2)
+    return np.flip(own.reshape(groups * outputs, inputs // groups, *kernel), (2, 3)[: len(kernel)])
 
-    Padding that differs between sides is taken where the windows are those of equal padding; pools
-    may round sizes up (`ceil`).
+
+def _transposed_keys(node: OnnxNode, kernel: tuple[int, ...]) -> tuple[Keys, Keys]:
+    """Return the keys of the convolution that computes a transposed one, and of `zeros` before it.
+
+    Raises:
+        InputError: it has a dilation, or more padding than its kernel takes.
+    """
+    count = len(kernel)
+    ones, none = (1,) * count, (0,) * count
+    stride, dilations = node.integers("strides", ones), node.integers("dilations", ones)
+    pads, more = node.integers("pads", none * 2), node.integers("output_padding", none)
+    automatic = node.attributes.get("auto_pad", "NOTSET")
+    if automatic not in ("NOTSET", "VALID") or "output_shape" in node.attributes:
+        raise node.refusal("its padding should be numbers, `pads` and `output_padding`")
+    if any(size > 1 and step != 1 for size, step in zip(kernel, dilations, strict=False)):
+        raise node.refusal(f"`dilations` = {list(dilations)}: only 1 is supported")
+    if {len(stride), len(more), len(pads) / 2} != {count} or min(stride) < 1 or min(more) < 0:
+        raise node.refusal("its strides and padding should be numbers for rows and columns")
+    sides = [
+        (size - 1 - begin, size - 1 - end + extra)
+        for size, begin, end, extra in zip(kernel, pads[:count], pads[count:], more, strict=True)
+    ]
+    if any(min(pair) < 0 for pair in sides):
+        raise node.refusal(f"`pads` = {list(pads)}: cuts off more than a kernel makes at a side")
+    return _with_zeros(kernel, stride, sides)
+
+
+def _with_zeros(
+    kernel: tuple[int, ...], scale: tuple[int, ...], sides: list[tuple[int, int]]
+) -> tuple[Keys, Keys]:
+    """Return the keys of a convolution without strides, and of `zeros` that it takes: between
+    values, and what padding (before, after) has beyond as much on each side.
+    """
+    (rows, columns), (down, across) = ((*pair, 1)[:2] for pair in (kernel, scale))
+    (above, below), (left, right) = (*sides, (0, 0))[:2]
+    pad = min(above, below, rows - 1), min(left, right, columns - 1)
+    zeros: dict[str, object] = {"above": above - pad[0], "left": left - pad[1]}
+    zeros |= {"below": below - pad[0], "right": right - pad[1]}
+    if (down, across) != (1, 1):
+        zeros["scale"] = down, across
+    return {"kernel": (rows, columns), "stride": (1, 1), "pad": pad}, zeros
+
+
+def window_keys(
+    walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...], *, uneven: bool = False
+) -> tuple[Keys, Keys]:
+    """Return the keys `kernel`, `stride` and `pad` of a node's window over maps, and over the zeros
+    around them, and those of `zeros` before it; a window over one axis is one over rows.
+
+    Padding that differs between sides is taken where the windows are those of equal padding, or,
+    where it may be `uneven`, by `zeros`; pools may round sizes up (`ceil`).
 
     Raises:
         InputError: the windows are others, or a dilation is more than 1.
@@ -325,13 +395,16 @@ def window_keys(walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...
         if size is None or _count(
             size, begin, end, kernel[place], stride[place], rounds_up
         ) != _count(size, begin, begin, kernel[place], stride[place], False):
+            if begin != end and uneven:
+                own, zeros = _with_zeros(kernel, (1, 1), [(pads[n], pads[n + 2]) for n in (0, 1)])
+                return {**own, "stride": stride}, zeros
             if begin != end:
                 raise node.refusal(
                     f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is"
                     " supported"
                 )
             keys["ceil"] = True
-    return keys
+    return keys, {}
 
 
 def _count(size: int, begin: int, end: int, kernel: int, stride: int, rounds_up: bool) -> int:

@@ -69,7 +69,7 @@ class _Pool(SfuOperation):
         """
         kernel = _kernel_of(node)
         value = walk.maps(node, padded=True, over=len(kernel))
-        keys = window_keys(walk, node, value, kernel)
+        keys, _ = window_keys(walk, node, value, kernel)
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 
     @classmethod

@@ -1,4 +1,6 @@
-"""Maps made larger by whole factors: each value repeated, or means of its neighbours between."""
+"""Maps made larger: each value repeated, means of its neighbours between, or zeros between and
+around.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import PositivePair
+from ...common import NotNegative, PositivePair
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, RowMap, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
@@ -220,4 +222,103 @@ class UpsampleUnit(Unit):
         for column, share in enumerate(beside):
             dx[:, :, left[column]] += wide[:, :, column] * (one - share)
             dx[:, :, right[column]] += wide[:, :, column] * share
+        return (dx,)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Zeros(SfuOperation):
+    """Zeros around maps, in any number on each side, and `scale` - 1 of them between two values.
+
+    Before a convolution, these make padding that differs between sides, and a transposed
+    convolution (Dumoulin and Visin, 2016, section 4).
+    """
+
+    scale: PositivePair = (1, 1)
+    above: NotNegative = 0
+    left: NotNegative = 0
+    below: NotNegative = 0
+    right: NotNegative = 0
+
+    by_channel = True
+    type = "zeros"
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        [(channels, rows, columns)] = inputs
+        down, across = self.scale
+        return (
+            channels,
+            (rows - 1) * down + 1 + self.above + self.below,
+            (columns - 1) * across + 1 + self.left + self.right,
+        )
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`; a row of zeros waits for the row before it, the first ones for the
+        first, and the last one for the whole map.
+        """
+        forward = (np.arange(made[1]) - self.above) // self.scale[0]
+        forward[-1] = shape[1] - 1
+        backward = np.arange(shape[1]) * self.scale[0] + self.above
+        return SfuRows(np.clip(forward, 0, shape[1] - 1), backward)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        around = nn.ZeroPad2d((self.left, self.right, self.above, self.below))
+        if self.scale == (1, 1):
+            return around
+        (_, rows, columns), (down, across) = shape, self.scale
+
+        class Spread(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.around = around
+
+            def forward(self, x: Any) -> Any:
+                sizes = (rows - 1) * down + 1, (columns - 1) * across + 1
+                y = x.new_zeros(*x.shape[:2], *sizes)
+                y[:, :, ::down, ::across] = x
+                return self.around(y)
+
+        return Spread()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; ONNX has zeros around maps alone."""
+        out.expect(Form.MAPS)
+        if self.scale != (1, 1):
+            raise out.refusal(f"zeros between values, as of transposed convolutions ({out.layer})")
+        pads = (0, 0, self.above, self.left, 0, 0, self.below, self.right)
+        out.write("Pad", out.nodes.numbers(f"{out.name}.pads", *pads))
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ZerosUnit(self, step, site)
+
+
+class ZerosUnit(Unit):
+    """Maps among zeros; the errors of these are left out."""
+
+    def __init__(self, of: Zeros, step: SfuStep, site: Site) -> None:
+        super().__init__(site)
+        channels, *size = step.output
+        self._output = (*size, channels)
+        begins, (_, *counts) = (of.above, of.left), step.input
+        # The places of the inputs' rows and columns.
+        self._rows, self._columns = (
+            slice(begin, begin + (count - 1) * scale + 1, scale)
+            for begin, count, scale in zip(begins, counts, of.scale, strict=True)
+        )
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take((len(x), *self._output))
+        y[...] = 0
+        y[:, self._rows, self._columns] = x
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        own = dz[:, self._rows, self._columns]
+        dx = self.arena.take(own.shape)
+        dx[...] = own
         return (dx,)

@@ -129,6 +129,7 @@ KEPT = {
         "shift": 0,
         "affine": 0,
         "upsample": 0,
+        "zeros": 0,
     },
     **dict.fromkeys(
         ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0

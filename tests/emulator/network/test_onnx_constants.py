@@ -267,7 +267,7 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "its operator": (
         lambda g: g.node("ConvTranspose", name="/up/ConvTranspose"),
-        "PyTorch's ConvTranspose2d 'up': unknown",
+        "PyTorch's ConvTranspose2d 'up': its weights should be",
     ),
     "reflection": (
         lambda g: g.node(

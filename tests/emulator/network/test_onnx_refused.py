@@ -53,6 +53,13 @@ def conv_with(**keys: Any) -> Graph:
     return small(lambda g: g.conv("odd", 4, 4, 3, **keys))
 
 
+def of_inputs(**keys: Any) -> Graph:
+    """A network that begins with a convolution."""
+    graph = Graph("n", 3, 8, 8)
+    graph.conv("odd", 3, 4, 3, **keys)
+    return graph
+
+
 def after_flatten(*parts: Callable[[Graph], object]) -> Graph:
     """Nodes that stand behind a Flatten."""
     return small(op("Flatten"), *parts)
@@ -83,11 +90,18 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["node 'odd' (Conv)", "`groups` = 3", "4 input"],
     ),
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
-    "uneven padding": (lambda: conv_with(pads=[0, 0, 1, 1]), ["'odd'", "`pads` = [0, 0, 1, 1]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
-    "uneven automatic padding": (
-        lambda: small(lambda g: g.conv("odd", 4, 4, 4, pads=[0] * 4, auto_pad="SAME_UPPER")),
-        ["'odd'", "`pads` = [1, 1, 2, 2]"],
+    "uneven padding of inputs": (
+        lambda: of_inputs(pads=[0, 0, 1, 1]),
+        ["'odd'", "puts zeros around or between a network's inputs"],
+    ),
+    "uneven padding by its name": (
+        lambda: of_inputs(auto_pad="SAME_UPPER", pads=[0] * 4, strides=[2, 2]),
+        ["'odd'", "puts zeros around or between a network's inputs"],
+    ),
+    "uneven padding of a pool": (
+        lambda: small(op("AveragePool", kernel_shape=[2, 2], pads=[0, 0, 1, 1], name="odd")),
+        ["'odd'", "`pads` = [0, 0, 1, 1]"],
     ),
     "one stride": (lambda: conv_with(strides=[1]), ["'odd'", "`strides` = [1]"]),
     "strides of floats": (

@@ -145,6 +145,21 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         IMAGES,
     ),
     "padding same": (between(lambda: nn.Conv2d(8, 8, 5, padding="same"), nn.ReLU), IMAGES),
+    "padding of even windows": (
+        between(
+            lambda: nn.Conv2d(8, 8, 4, padding="same"),
+            lambda: nn.ZeroPad2d((0, 1, 0, 1)),
+            lambda: nn.Conv2d(8, 8, 3, 2),
+        ),
+        IMAGES,
+    ),
+    "transposed convolutions": (
+        between(
+            lambda: nn.ConvTranspose2d(8, 6, 3, 2, 1, output_padding=1, groups=2),
+            lambda: nn.ConvTranspose2d(6, 4, (2, 1)),
+        ),
+        IMAGES,
+    ),
     "rounded up": (between(lambda: nn.MaxPool2d(3, 2, ceil_mode=True)), IMAGES),
     "averages rounded up": (
         between(lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True)),
@@ -153,6 +168,10 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     "rounded up to the same": (between(lambda: nn.MaxPool2d(2, 2, ceil_mode=True)), IMAGES),
     "dilation of one place": (between(lambda: nn.Conv2d(8, 6, 1, dilation=3)), IMAGES),
     "clamp": (after_conv(lambda self, maps: maps.clamp(min=0).mean((2, 3))), IMAGES),
+    "other activations": (
+        between(lambda: nn.Mish(), lambda: nn.ELU(0.5), lambda: nn.Hardtanh(-0.3, 0.4)),
+        IMAGES,
+    ),
     "maximum": (
         after_conv(lambda self, maps: torch.max(maps, torch.zeros_like(maps)).mean((2, 3))),
         IMAGES,
@@ -168,10 +187,6 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
         IMAGES,
     ),
     "zeros around a convolution": (
-    "other activations": (
-        between(lambda: nn.Mish(), lambda: nn.ELU(0.5), lambda: nn.Hardtanh(-0.3, 0.4)),
-        IMAGES,
-    ),
         between(lambda: nn.ZeroPad2d(1), lambda: nn.Conv2d(8, 8, 5, padding=1)),
         IMAGES,
     ),
@@ -299,10 +314,6 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "the other side": (
         between(lambda: nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")),
         "PyTorch's Conv2d '1': ",
-    ),
-    "padding of even windows": (
-        between(lambda: nn.Conv2d(8, 8, 4, padding="same")),
-        "PyTorch's Conv2d '1': `pads` = [1, 1, 2, 2]",
     ),
     "dilation": (
         between(lambda: nn.Conv2d(8, 8, 3, dilation=2)),

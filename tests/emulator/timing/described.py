@@ -119,6 +119,10 @@ OPENS = ("conv", "fc", "embedding", "attention", *RECURRENT)
 """Operations that open a layer."""
 
 
+SIDES = ("above", "below"), ("left", "right")
+"""Those of rows and of columns."""
+
+
 KEEPING = (
     *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm"),
     *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh", "elu", "mish"),
@@ -143,6 +147,7 @@ class Window(NamedTuple):
     whole: bool = False
     scale: int = 1
     linear: bool = False
+    zeros: bool = False  # between values, `scale` - 1, and `pad` before the first
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
@@ -163,6 +168,11 @@ class Window(NamedTuple):
             scale = pair(operation["scale"])[axis]
             linear = operation.get("mode") == "bilinear"
             return cls(1, 1, 0, inputs, inputs * scale, scale=scale, linear=linear)
+        elif operation["type"] == "zeros":
+            scale = pair(operation.get("scale", 1))[axis]
+            before, after = (operation.get(side, 0) for side in SIDES[axis])
+            outputs = (inputs - 1) * scale + 1 + before + after
+            return cls(1, 1, before, inputs, outputs, scale=scale, zeros=True)
         waits_for_all = operation.get("bidirectional", False)
         if operation["type"] == "attention":
             waits_for_all = not operation.get("causal", False)
@@ -189,6 +199,9 @@ class Window(NamedTuple):
 
     def last_input(self, row: int) -> int:
         """The last input row that an output row waits for; the last output row waits for all."""
+        if self.zeros:
+            reached = max(0, row - self.pad) // self.scale
+            return self.inputs - 1 if row == self.outputs - 1 else min(reached, self.inputs - 1)
         if self.scale > 1:
             return max(self.near(row))
         last = row * self.stride - self.pad + self.kernel - 1
@@ -202,6 +215,8 @@ class Window(NamedTuple):
         """The last row of output errors that an input row's errors wait for."""
         if self.whole:
             return self.outputs - 1
+        if self.zeros and not self.backwards:
+            return row * self.scale + self.pad
         if self.scale > 1 and not self.backwards:
             return max(out for out in range(self.outputs) if row in self.near(out))
         if self.backwards:

@@ -105,7 +105,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         *("scale", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
-    kinds += ["upsample"] if max(shape[1:]) <= 4 else []
+    kinds += ["upsample", "zeros"] if max(shape[1:]) <= 4 else []
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
     kinds += ["multiply"] if alike else []
     kind = draw(
@@ -123,6 +123,15 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         larger = [side * by for side, by in zip(shape[1:], scale, strict=True)]
         mode = draw(st.sampled_from(["nearest", "bilinear"]))
         return add(kind, last, [shape[0], *larger], scale=scale, mode=mode)
+    if kind == "zeros":
+        scale = [draw(st.integers(1, 2)) for _ in range(2)]
+        sides = {side: draw(st.integers(0, 2)) for side in ("above", "left", "below", "right")}
+        around = sides["above"] + sides["below"], sides["left"] + sides["right"]
+        larger = [
+            (size - 1) * by + 1 + more
+            for size, by, more in zip(shape[1:], scale, around, strict=True)
+        ]
+        return add(kind, last, [shape[0], *larger], scale=scale, **sides)
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
     if kind == "group-norm":
