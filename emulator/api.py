@@ -173,8 +173,8 @@ def sweep(
         target: a rate in samples per second; `.target.row` is then the row that reaches it with the
             fewest boards. Without `devices` and `replicas`, 1 to 64 boards in 1 to 8 replicas are
             tried, as far as they can reach it.
-        pareto: names of objectives, such as ("rate", "boards"); `.front.rows` are then the points of
-            which none is better in one without being worse in another.
+        pareto: names of objectives, such as ("rate", "boards"); `.front.rows` are then the points
+            of which none is better in one without being worse in another.
         trials: the most points that are tried for the front, of a space that has more; they are
             drawn by NSGA-II of Optuna, which is the extra `search`.
         seed: that of the draws: the same one tries the same points.
@@ -427,8 +427,8 @@ def train(
         cluster: the cluster to run on; unused with a plan.
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
             process trains.
-        data: a value of the configuration key `data`, a data set, or what `as_data` takes: arrays, a
-            torch Dataset or DataLoader, a data set of Hugging Face.
+        data: a value of the configuration key `data`, a data set, or what `as_data` takes: arrays,
+            a torch Dataset or DataLoader, a data set of Hugging Face.
         on_step: called on rank 0 after each mini-batch, with its number since the start of
             training, from 1, its mean loss, and its virtual time in ps.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.

@@ -69,9 +69,10 @@ class Fpga(Board):
     Engines may take the share `dsp_share` of its DSPs; `lut_multipliers` are built of LUTs in
     addition. `period_ps` is the time between two cycles in which they work; these are the share
     `efficiency` of the clock's cycles. Block RAMs are `bram` blocks of `bram_kbit` (36 at Xilinx,
-    20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power under load, `price` what it costs; bits on the
-    memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an engine's LUTs for each
-    DSP. A board of a pair with a GPU is built of chains of PEs in place of engines (`pe_array`).
+    20 at Intel), and `uram` of 288 kbit. `power_w` is the board's power under load, `price` what it
+    costs; bits on the memory port take `off_chip_pj_per_bit` in addition. `lut_per_dsp` are an
+    engine's LUTs for each DSP. A board of a pair with a GPU is built of chains of PEs in place of
+    engines (`pe_array`).
 
     Engines of FP, EB and PG multiply in `classes`, where layers differ in several threes of them;
     of each a DSP makes what `rates` say, or else

@@ -1,5 +1,5 @@
-"""`emuchain show`, `evaluate`, `generate`, `export`, `retime` and `report`: commands on the files of
-finished runs.
+"""`emuchain show`, `evaluate`, `generate`, `export`, `retime` and `report`: commands on the files
+of finished runs.
 """
 
 from __future__ import annotations

@@ -34,9 +34,10 @@ class Dataset:
     a step is padding. Where samples differ in length, `train_lengths` and `test_lengths` are their
     steps, (N,).
 
-    Images may be values, float32, which are taken as they are. With `by_targets`, labels are targets
-    of any shape (N, …): classes, -1 for none, or float32 numbers, NaN for none. A mini-batch's loss
-    is then the mean over all its targets, as PyTorch's, in place of the mean of its samples' means.
+    Images may be values, float32, which are taken as they are. With `by_targets`, labels are
+    targets of any shape (N, …): classes, -1 for none, or float32 numbers, NaN for none. A
+    mini-batch's loss is then the mean over all its targets, as PyTorch's, in place of the mean of
+    its samples' means.
     """
 
     name: str

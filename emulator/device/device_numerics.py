@@ -520,8 +520,8 @@ class DeviceNumerics:
         self.take_scales(state)
 
     def take_scales(self, state: Mapping[str, int]) -> None:
-        """Restore scales alone: the loss scale, if it follows overflows, from what `counts` returned
-        on any device, and those of maps from what all of the chain returned.
+        """Restore scales alone: the loss scale, if it follows overflows, from what `counts`
+        returned on any device, and those of maps from what all of the chain returned.
         """
         if self._formats is not None:
             self._formats.scales.restore(state)

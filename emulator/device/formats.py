@@ -202,8 +202,8 @@ class MapFormats:
         samples: Numbers | None,
         axis: int = -1,
     ) -> Data:
-        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels, maybe
-        transformed; they are rounded a second time, and not counted.
+        """Return maps (samples, channels, pixels) that PG sums, in place, in blocks of pixels,
+        maybe transformed; they are rounded a second time, and not counted.
 
         Their words are those of a layer that makes a tensor, from number `first` of each sample on.
         Where none are drawn, pixels may be another `axis`.

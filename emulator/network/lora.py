@@ -1,5 +1,5 @@
-"""LoRA: layers that rest, each with two small ones beside it that learn what is added to its weights
-(Hu et al., 2022, section 4.1).
+"""LoRA: layers that rest, each with two small ones beside it that learn what is added to its
+weights (Hu et al., 2022, section 4.1).
 
     y = W x + b + alpha / r · B (A x)
 
@@ -9,8 +9,8 @@ A has the window of the layer and r outputs, B is of one place. They stand befor
         |                                                 |
         +-------------------------------------------------+
 
-As in PEFT, A begins uniform within 1 / √fan-in, B at 0, and all other layers rest, so that the first
-mini-batch is computed as without them; afterwards W + alpha / r · B A is one layer's again.
+As in PEFT, A begins uniform within 1 / √fan-in, B at 0, and all other layers rest, so that the
+first mini-batch is computed as without them; afterwards W + alpha / r · B A is one layer's again.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def merged(weights: Arrays, network: Network, lora: Lora) -> dict[str, dict[str,
 
 
 def adapter_tensors(weights: Arrays, network: Network) -> dict[str, NDArray[np.float32]]:
-    """Return adapters as PEFT's tensors, of the network that they were added to: A and B of a module,
-    whose path is that in the model of PyTorch that it was, or the layer's name.
+    """Return adapters as PEFT's tensors, of the network that they were added to: A and B of a
+    module, whose path is that in the model of PyTorch that it was, or the layer's name.
     """
     made: dict[str, NDArray[np.float32]] = {}
     modules = _modules(network)

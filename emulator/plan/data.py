@@ -272,8 +272,8 @@ def check_loss(config: Config, network: Network) -> None:
 
 
 def tuned(config: Config, network: Network) -> Network:
-    """Return the network with the loss, with the adapters, and with the layers frozen and in formats
-    of their own, that a configuration names.
+    """Return the network with the loss, with the adapters, and with the layers frozen and in
+    formats of their own, that a configuration names.
 
     Raises:
         InputError: it names no such layers, or new ones without `init`, or one of two layers that

@@ -149,8 +149,8 @@ class Training:
             on_step: called on rank 0 for each replica's share of a mini-batch, once it is logged.
             on_epoch: called on rank 0 for each epoch with the gathered weights, once it is
                 recorded; if it returns True, training ends there.
-            on_resume: called on rank 0 with the position from which a run goes on.
-            on_mini_batch: called on rank 0 for each whole mini-batch with its number since the start
+            on_resume: called on rank 0 with the position from which a run goes on. on_mini_batch:
+            called on rank 0 for each whole mini-batch with its number since the start
                 of training, from 1, its mean loss, and its virtual time in ps.
             observer: called with what devices of the first replica on this rank serve.
 

@@ -106,7 +106,9 @@ def train_formats(
 def trained_in(
     plan: Plan, process: Ranks, start: Resumed | None, series: str, note: Callable[[str], None]
 ) -> FormatOutcome:
-    """Train a run in its precision, or go on with it, and return its outcome; see `train_formats`."""
+    """Train a run in its precision, or go on with it, and return its outcome; see
+    `train_formats`.
+    """
     failure, precision, epochs = None, plan.config.precision, plan.config.epochs
 
     def on_epoch(result: EpochRecord, *_: object) -> None:

@@ -1,5 +1,5 @@
-"""The contraction of `block_kernel.py` where operands are whole numbers of up to 8 bits at one scale
-in each block, as those of int8, MXINT8, MXFP6 of E2M3 and MXFP4 are.
+"""The contraction of `block_kernel.py` where operands are whole numbers of up to 8 bits at one
+scale in each block, as those of int8, MXINT8, MXFP6 of E2M3 and MXFP4 are.
 
     c[pixel q][lane l] = fp32(c[q][l] + scale of a * scale of b * sum over k in the block of a * b)
 

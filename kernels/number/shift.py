@@ -11,7 +11,9 @@ from .number import FloatGrid, NumberFamily, NumberFormat
 
 _FEWEST_BITS, _MOST_BITS = 3, 6
 _CLASSES = {3: "int4", 4: "fp8", 5: "fp8", 6: "half"}
-"""Those that hold as many exponents: of 1 and 1/2 int4; up to 14 of FP8's 18, up to 30 of FP16's 40."""
+"""Those that hold as many exponents: of 1 and 1/2 int4; up to 14 of FP8's 18, up to 30 of FP16's
+40.
+"""
 
 
 def _powers(name: str, match: re.Match[str]) -> NumberFormat:

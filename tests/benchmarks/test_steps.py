@@ -1,5 +1,5 @@
-"""The benchmark of training in formats: what it runs, what it computes of turns, and prints. Nothing
-here asks how fast it is.
+"""The benchmark of training in formats: what it runs, what it computes of turns, and prints.
+Nothing here asks how fast it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Models as Hugging Face, timm and others write them, in small, with their modules' names and views."""
+"""Models as Hugging Face, timm and others write them, in small, with their modules' names and
+views.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ SYMBOLS, STEPS, WIDTH, HEADS = 40, 12, 24, 3
 
 
 class Attention(nn.Module):
-    """Queries, keys and values of three Linears, heads by view and transpose; perhaps rotary or grouped."""
+    """Queries, keys and values of three Linears, heads by view and transpose; perhaps rotary or
+    grouped.
+    """
 
     def __init__(self, width: int = WIDTH, heads: int = HEADS, **keys: Any) -> None:
         super().__init__()

@@ -220,7 +220,9 @@ class AttentionSlice(SliceNumerics):
         numbers: Numbers | None,
         tokens: int,
     ) -> SumRounding | None:
-        """Return how operands of some channels are rounded, with words (samples, rows, channels)."""
+        """Return how operands of some channels are rounded, with words (samples, rows,
+        channels).
+        """
         formats = self._inputs if kind == "activations" else self._formats
         assert formats is not None
         precision = formats.precision

@@ -2,8 +2,8 @@
 layer, by cosines and sines of the row (Su et al., 2021).
 
 People spell them in many ways: halves of a head that change places, pairs side by side that are
-stacked, with tables of the file or computed from rates. So each number here is a sum of places times
-factors; what `rotary` makes of the same places has the same factors.
+stacked, with tables of the file or computed from rates. So each number here is a sum of places
+times factors; what `rotary` makes of the same places has the same factors.
 
     y[a] = x[a] * cos - x[b] * sin        y[b] = x[b] * cos + x[a] * sin
 """

@@ -181,7 +181,8 @@ class Mish(Rectifier):
 
     keeps_map = True
     type = "mish"
-    # By e = exp(x), n = e (e + 2): x n / (n + 2); back: gate + x (1 - gate gate) e / (1 + e), by dy.
+    # By e = exp(x), n = e (e + 2): x n / (n + 2); back: gate + x (1 - gate gate) e / (1 + e), by
+    # dy.
     of_value = Arithmetic(9, 1, 2)
     onnx = ("Mish",)
 

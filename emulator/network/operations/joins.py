@@ -80,8 +80,8 @@ class Add(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; a constant that is added is a number, the bias after a MatMul, or of each
-        channel, or of each row and channel.
+        """See `Operation`; a constant that is added is a number, the bias after a MatMul, or of
+        each channel, or of each row and channel.
 
         Raises:
             InputError: another constant is added, or maps are added to flattened values.

@@ -239,8 +239,8 @@ class RunWeights:
     """The weights of a run, with what it trained and how: the keys of its configuration, and its
     network.
 
-    It had trained `epochs` of `epoch_steps` mini-batches, and `steps` of the next one. Adapters that
-    it trained are merged into the weights, and stand in `adapters`, too.
+    It had trained `epochs` of `epoch_steps` mini-batches, and `steps` of the next one. Adapters
+    that it trained are merged into the weights, and stand in `adapters`, too.
     """
 
     weights: Weights

@@ -66,11 +66,11 @@ class Measured:
     all multipliers of all boards are always busy; of a GPU with an FPGA it is their utilisation, of
     a GPU alone None. `images_per_j` is None where a board's power is unknown, `price`, of all
     boards, where one's is. `memory_mib` is what the fullest board of a chain keeps, `off_chip_mib`
-    of a chain are kept off chip; `missing_mib` have no place, which times ignore. `fits_lut` is whether
-    boards have the LUTs that engines and buffers need, None where that is not known. `second` would
-    limit if the bottleneck were infinitely fast; of a pair it is what is busy second longest.
-    `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain of rows
-    there are the range of the rate, and the `roofs` that all draws of it follow
+    of a chain are kept off chip; `missing_mib` have no place, which times ignore. `fits_lut` is
+    whether boards have the LUTs that engines and buffers need, None where that is not known.
+    `second` would limit if the bottleneck were infinitely fast; of a pair it is what is busy second
+    longest. `cause` is what holds a chain back whatever its cut (`run.Cause`), or waits. Of a chain
+    of rows there are the range of the rate, and the `roofs` that all draws of it follow
     (`timing.Roofs.text`).
     """
 

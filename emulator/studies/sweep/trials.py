@@ -1,5 +1,5 @@
-"""Which points of a large space are tried for its front: those that NSGA-II (Deb et al., 2002) draws,
-as Optuna has it.
+"""Which points of a large space are tried for its front: those that NSGA-II (Deb et al., 2002)
+draws, as Optuna has it.
 
 A generation is asked for as a whole, and told as a whole, so the points do not depend on how many
 are computed at a time.
@@ -16,7 +16,9 @@ from .space import Space
 
 _GENERATION = 50
 _MOST_STALE = 20
-"""Generations one after another without a point that is not yet tried, after which a search ends."""
+"""Generations one after another without a point that is not yet tried, after which a search
+ends.
+"""
 
 Rows = Sequence[Mapping[str, Any] | None]
 

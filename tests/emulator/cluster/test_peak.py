@@ -175,8 +175,8 @@ def test_a_gain_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", BUILT)
 def test_longer_blocks_gain_more(kind: str) -> None:
-    """Up to sums that are whole numbers to their end; multipliers of a wider class do as well, so no
-    gain is less than the range of sizes below 1.
+    """Up to sums that are whole numbers to their end; multipliers of a wider class do as well, so
+    no gain is less than the range of sizes below 1.
     """
     board = board_of(kind)
     sums = ("fp32", "dot:8", "dot:16", "dot:32")

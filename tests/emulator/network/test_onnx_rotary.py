@@ -1,4 +1,6 @@
-"""Rotary positions into ONNX files and from them, and from models of PyTorch as people write them."""
+"""Rotary positions into ONNX files and from them, and from models of PyTorch as people write
+them.
+"""
 
 from __future__ import annotations
 

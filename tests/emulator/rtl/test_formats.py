@@ -135,8 +135,8 @@ def test_fp32_is_as_without_formats() -> None:
 
 
 def test_rows_are_rounded_once() -> None:
-    """Where a map is whole: behind the SFU, and behind EB of the first slice, or, of a layer that is
-    cut by input channels, of each; at the chain's end errors of outputs.
+    """Where a map is whole: behind the SFU, and behind EB of the first slice, or, of a layer that
+    is cut by input channels, of each; at the chain's end errors of outputs.
     """
     tops = [Rtl.of(plan_of(Cut.ICP, "bf16")).top(device) for device in (0, 1)]
     rounded = [

@@ -163,8 +163,8 @@ def test_groups_stay_whole(tmp_path: Path, keys: Table, plan_of: Any, one_line: 
 
 
 def test_bytes_of_groups(tmp_path: Path, keys: Table, plan_of: Any) -> None:
-    """Of 96 outputs in 4 groups of 25 inputs, a place of the kernel has for FP a block of 25 for each
-    output, and for EB one of 24 for each input: of 2,400 weights, 96 and 100 scales.
+    """Of 96 outputs in 4 groups of 25 inputs, a place of the kernel has for FP a block of 25 for
+    each output, and for EB one of 24 for each input: of 2,400 weights, 96 and 100 scales.
     """
     groups = {"type": "conv", "name": "g", "channels": 96, "kernel": 3, "groups": 4}
     layers = [LAYERS[0], groups, LAYERS[-2], LAYERS[-1]]

@@ -96,8 +96,8 @@ BY_LAYER: dict[str, tuple[str, Forms]] = {
         },
     ),
 }
-"""By layer, products of a block, of one in plain fp32; and the formats of weights and errors, and of
-activations that the layer makes.
+"""By layer, products of a block, of one in plain fp32; and the formats of weights and errors, and
+of activations that the layer makes.
 """
 
 

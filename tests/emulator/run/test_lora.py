@@ -1,5 +1,5 @@
-"""LoRA: the first mini-batch is that of the model without adapters, gradients are PyTorch's, bits are
-the same on any chain, frozen layers cost no PG, and merged weights compute what both did.
+"""LoRA: the first mini-batch is that of the model without adapters, gradients are PyTorch's, bits
+are the same on any chain, frozen layers cost no PG, and merged weights compute what both did.
 """
 
 from __future__ import annotations

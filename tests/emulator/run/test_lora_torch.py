@@ -1,5 +1,5 @@
-"""LoRA beside PyTorch, whose formula is written out here: the same steps, and merged weights under the
-model's names, in its `state_dict` and in files.
+"""LoRA beside PyTorch, whose formula is written out here: the same steps, and merged weights under
+the model's names, in its `state_dict` and in files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Recomputed layers: the bits of a run that keeps all, the same time in both clocks, less memory."""
+"""Recomputed layers: the bits of a run that keeps all, the same time in both clocks, less
+memory.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Factors and terms of channels on chains, learnt, constant, and of squeeze-and-excitation: the same
-bits and times however a network is cut, the same step as PyTorch, and their way through ONNX and
-from models of PyTorch.
+"""Factors and terms of channels on chains, learnt, constant, and of squeeze-and-excitation: the
+same bits and times however a network is cut, the same step as PyTorch, and their way through ONNX
+and from models of PyTorch.
 """
 
 from __future__ import annotations

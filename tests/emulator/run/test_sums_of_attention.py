@@ -135,9 +135,10 @@ def test_ranks(
 
 
 def test_bytes_by_hand(plan_of: Any, tmp_path: Path) -> None:
-    """Heads 1 to 3 of four of 8 channels, 40 tokens: in MXINT8 with dot:N, line buffers have 32 rows
-    of 72 channels of q, k and v, and of 24 of errors, 33 bytes each; and of a head in fp32 shares
-    and errors of 32 queries and 40 keys. Narrow sums leave the numbers of rows and heads in fp32.
+    """Heads 1 to 3 of four of 8 channels, 40 tokens: in MXINT8 with dot:N, line buffers have 32
+    rows of 72 channels of q, k and v, and of 24 of errors, 33 bytes each; and of a head in fp32
+    shares and errors of 32 queries and 40 keys. Narrow sums leave the numbers of rows and heads in
+    fp32.
     """
     layers = [
         conv(96, "qkv"),

@@ -1,4 +1,6 @@
-"""Sums of products for factors of channels: against NumPy in float64, sample by sample, and doors."""
+"""Sums of products for factors of channels: against NumPy in float64, sample by sample, and
+doors.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`emuchain explore --schedule search`: orders for planned times, within a memory; what is written is
-trained with the bits of `sync`, in the time that was explored.
+"""`emuchain explore --schedule search`: orders for planned times, within a memory; what is written
+is trained with the bits of `sync`, in the time that was explored.
 """
 
 from __future__ import annotations
