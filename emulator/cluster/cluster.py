@@ -306,10 +306,10 @@ class Cluster:
         return f"<Cluster {self.name}: {self._boards}, links of {self._links}>"
 
     def _repr_html_(self) -> str:
-        of = self.interconnect
+        own = self.interconnect
         replicas = (
-            f"{of.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(of.latency_ps)},"
-            f" {of.topology.name}"
+            f"{own.bandwidth_mbps / 1000:g} Gb/s and {format_time_ps(own.latency_ps)},"
+            f" {own.topology.name}"
         )
         rows = [["boards", self._boards], ["links", self._links], ["between replicas", replicas]]
         return html_table(f"Cluster {self.name}", rows)

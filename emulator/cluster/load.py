@@ -451,7 +451,7 @@ def load_named(cluster: str) -> NamedChain:
     described = read_toml(path)
     tables = described.get("boards")
     if not isinstance(tables, list) or not all(
-        isinstance(each, dict) and each.keys() <= _KEYS for each in tables
+        isinstance(entry, dict) and entry.keys() <= _KEYS for entry in tables
     ):
         loaded = load_cluster(cluster)
         links = loaded.own_links or (loaded.link,)

@@ -347,7 +347,7 @@ def parse_csv(text: str, source: str = "schedule", name: str = "csv") -> Schedul
     placed = [_placed(row, rank, source) for rank, row in enumerate(rows)]
     cells = []
     for row, _ in placed:
-        cells.append([each.cell for each in row])
+        cells.append([work.cell for work in row])
     fold = _fold_of(cells, source)
     if has_messages(cells):
         _check_full(rows, source)

@@ -51,8 +51,10 @@ def _order(
     stages = (costs,) * (devices * chunks)
     if name in SEARCHES:
         machine = Machine(backward=Backward.SPLIT)
-        found = search_order(SEARCHES[name], Shape(devices, count, stages, machine, chunks))
-        return found.schedule, float(1 - Fraction(costs.work_ps * chunks * count, found.time_ps))
+        searched = search_order(SEARCHES[name], Shape(devices, count, stages, machine, chunks))
+        return searched.schedule, float(
+            1 - Fraction(costs.work_ps * chunks * count, searched.time_ps)
+        )
     kind = pipeline_kind(_KINDS[name])
     shape = Shape(devices, count, stages, kind.machine, chunks)
     return schedule_of(kind, shape)[0], float(time_shape(kind, shape).bubble)
