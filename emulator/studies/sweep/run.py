@@ -366,6 +366,8 @@ def run_space(
     objectives = objectives_of(pareto) if pareto else ()
     if trials is not None and not objectives:
         raise InputError(f"`trials` = {trials}: are those of a front; give `pareto`, too")
+    if trials is None and seed:
+        raise InputError(f"`seed` = {seed}: draws points of a front; give `trials`, too")
     search = None
     if trials is not None and trials < space.points:
         search = Trials(space, objectives, trials, seed)

@@ -163,6 +163,7 @@ def test_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["vgg61", "--devices", "1-2"], ["vgg61", "vgg16"]),
         (["quick-cifar"], ["nothing to sweep", "--devices 1-64"]),
         (["quick-cifar", "--devices", "0-3"], ["`devices` = 0"]),
+        ([*SHORT, "--seed", "3"], ["`seed` = 3", "give `trials`, too"]),
         (["quick-cifar", "--devices", "many"], ["`devices` = 'many'"]),
         (["quick-cifar", "--devices", "2", "--cluster", "none"], ["`cluster` = 'none'"]),
         (["quick-cifar", "--link.bandwidth_gbps", "0"], ["bandwidth_gbps` = 0"]),
@@ -193,7 +194,7 @@ def test_bad_input_is_one_line(
         (["--devices", "4-1"], "runs downwards; write 1-4"),
         (["--devices", "1,two"], "mixes the word 'two' with numbers"),
         (["--link.bandwith_gbps", "3"], "--link.bandwidth_gbps"),
-        (["--seed", "3"], "No such option"),
+        (["--learning-rate", "3"], "No such option"),
         (["--jobs", "0", "--devices", "2"], "--jobs"),
     ],
 )
