@@ -181,7 +181,12 @@ def test_train_with_a_data_set_and_a_callback() -> None:
             "bandwidth_gbps",
         ),
         (lambda: emuchain.sweep(TINY, PAIR, devices=[0, 1]), "sweep: `devices` = 0"),
-        (lambda: emuchain.sweep(TINY, PAIR, seed=[1, 2]), "sweep: `seed` cannot be swept"),
+        (lambda: emuchain.sweep(TINY, PAIR, seed=[1, 2]), "`seed`: is of type list"),
+        (lambda: emuchain.sweep(TINY, PAIR, seed=3), "`seed` = 3: draws points of a front"),
+        (
+            lambda: emuchain.sweep(TINY, PAIR, learning_rate=[1, 2]),
+            "sweep: `learning_rate` cannot be swept",
+        ),
         (lambda: emuchain.results("nowhere.h5"), "nowhere.h5"),
         (
             lambda: emuchain.train(TINY, samples=8, batch=8, out="/proc/nowhere/run.h5"),
