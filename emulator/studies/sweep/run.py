@@ -397,8 +397,8 @@ def run_space(
             return [place for place, measured in enumerate(measurements) if measured is None]
         return seeking.next(of_rows(), max(jobs, workers.size - 1))
 
-    total = len(points) if seeking is None else max(1, seeking.possible)
-    total = total if search is None or trials is None else trials
+    # The most that are computed: a search may end before.
+    total = len(points) if search is None or trials is None else trials
     try:
         with announce(total, min(total, len(points) - len(missing))) as advance:
             while places := next_places():

@@ -50,11 +50,6 @@ class Seeking:
                 self._lone[self._chain(point)] = place
         self._order = sorted(range(len(points)), key=lambda place: _boards(points[place]))
 
-    @property
-    def possible(self) -> int:
-        """Number of points whose boards could reach the rate."""
-        return sum(self._bound(place) >= self._least for place in self._order)
-
     def next(self, rows: Rows, most: int) -> list[int]:
         """Return the places of up to `most` points to be computed next, the fewest boards first;
         none once the target is decided.
