@@ -265,8 +265,8 @@ def best_mix(dsp_type: str, kind: str, budget: Budget, products: int | None = No
     A multiplier of a wider class serves a narrower one. Of two implementations the best mix is a
     corner of a small linear program: one of them alone, or as many of the first as leaves the
     second the room that two limits share. More than two at once would win only where all three
-    limits bind. What no design had is left out where a surer one makes the class. Where `products`
-    are given, multipliers of whole numbers are `adding` for so many, and nothing is left out.
+    limits bind. What no design had is left out where a surer one makes the class. With
+    `products`, integer multipliers share one fp32 adder for that many, and no design is left out.
     """
     able = [built for built in DSP_TYPES[dsp_type].built if kind in (built.kind, *HELD[built.kind])]
     if products is not None:

@@ -60,7 +60,7 @@ class Tally:
 
     @property
     def shown(self) -> str:
-        """Accuracy and loss of a test in words."""
+        """A test's accuracy and loss as text."""
         accuracy, loss = self.known_accuracy, f"test loss {self.mean_loss:.4f}"
         return loss if accuracy is None else f"test accuracy {100 * accuracy:.2f} %, {loss}"
 

@@ -447,8 +447,8 @@ def _warm_ups(devices: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _turned(count: int, ahead: int, late: int) -> list[tuple[int, int]]:
-    """Return the order of a device with so many F ahead, then B and F by turns, W late by some
-    B.
+    """Return a device's order: `ahead` F first, then B and F alternately, each W `late` B after its
+    own.
     """
     row = [(_F, 0)] * min(ahead, count)
     for number in range(count):

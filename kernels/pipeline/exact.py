@@ -92,6 +92,26 @@ def order_bound(
 
 
 @compiled
+def ready_at(kind: Any, own: Any, done: Any, came: Any, held: Any, kept: Any, limit: Any) -> Any:
+    """Return when what a device's next action of a kind waits for is there, or -1 if it cannot be
+    the next one: nothing is left of it, what it waits for is not done, or F has no room.
+    """
+    devices, count = came.shape[1:]
+    number = done[kind, own]
+    if number >= count:
+        return -1
+    if kind == 2:
+        return 0 if number < done[1, own] else -1
+    if kind == 0:
+        known = own == 0 or number < done[0, own - 1]
+        known = known and held[own] + kept[own] <= limit[own]
+    else:
+        known = number < done[0, own]
+        known = known and (own == devices - 1 or number < done[1, own + 1])
+    return came[kind, own, number] if known else -1
+
+
+@compiled
 def best_order(
     order: Any, times: Any, sizes: Any, limit: Any, most: Any, least: Any, nodes: Any
 ) -> Any:
@@ -137,46 +157,18 @@ def best_order(
             first, board = NEVER, -1
             for own in range(devices):
                 for kind in range(3):
-                    number = done[kind, own]
-                    if number >= count:
+                    ready = ready_at(kind, own, done, came, held, kept, limit)
+                    if ready < 0:
                         continue
-                    ready = 0
+                    takes = gradient[own]
                     if kind < 2:
-                        ready = came[kind, own, number]
-                        known = own == 0 or number < done[0, own - 1]
-                        if kind == 1:
-                            known = number < done[0, own]
-                            known = known and (own == devices - 1 or number < done[1, own + 1])
-                        elif held[own] + kept[own] > limit[own]:
-                            known = False
-                        if not known:
-                            continue
                         takes = forward[own] if kind == 0 else backward[own]
-                    else:
-                        if number >= done[1, own]:
-                            continue
-                        takes = gradient[own]
                     if max(free[own], ready) + takes < first:
                         first, board = max(free[own], ready) + takes, own
             choices = 0
             for kind in (1, 0, 2):
-                number = done[kind, board]
-                if number >= count:
-                    continue
-                ready = 0
-                if kind < 2:
-                    ready = came[kind, board, number]
-                    known = board == 0 or number < done[0, board - 1]
-                    if kind == 1:
-                        known = number < done[0, board]
-                        known = known and (board == devices - 1 or number < done[1, board + 1])
-                    elif held[board] + kept[board] > limit[board]:
-                        known = False
-                    if not known:
-                        continue
-                elif number >= done[1, board]:
-                    continue
-                if max(free[board], ready) < first:
+                ready = ready_at(kind, board, done, came, held, kept, limit)
+                if ready >= 0 and max(free[board], ready) < first:
                     kinds[depth, choices] = kind
                     choices += 1
             for other in range(choices, 3):

@@ -109,8 +109,8 @@ class OnnxNode:
 
     `proto` is the node in ONNX's own form. Where PyTorch exported the file, `origin` says what the
     node was there; `module` is the path of its module and `rule` what the exporter rewrote, both if
-    the exporter left them. `belongs` says in words what of a kind that is not supported it is part
-    of, if it is.
+    the exporter left them. `belongs` names the unsupported construct that the node is part of, if
+    any.
     """
 
     source: str

@@ -121,8 +121,8 @@ def from_pytorch(
 
 
 def unsupported(classes: Sequence[str]) -> str:
-    """Return in words what the innermost of these classes, from the outermost on, is that no
-    network here has; "" for others.
+    """Return the name of the innermost unsupported construct among these classes, which are given
+    from the outermost on; "" if there is none.
     """
     for own in reversed(classes):
         for pattern, words in _UNSUPPORTED.items():
