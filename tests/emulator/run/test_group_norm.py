@@ -4,7 +4,6 @@ PyTorch, and its way through ONNX and from models of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 
 from ..networks import of_images
+from .operations import KEYS, Bits, check_bits, check_step
 
 NETWORK = of_images(
     "groups",
@@ -26,11 +26,6 @@ NETWORK = of_images(
     *({"type": "add", "from": ["n2", "n1"]}, {"type": "relu"}),
     {"type": "max-pool", "kernel": 2},
 )
-KEYS: dict[str, Any] = {
-    **{"samples": 24, "test_samples": 10, "batch": 8, "schedule": "sync", "progress": "none"},
-    **{"learning_rate": 0.01},
-}
-Bits = Callable[[Any], dict[str, bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -44,31 +39,12 @@ def reference() -> Any:
 def test_no_mapping_changes_a_bit(
     reference: Any, bits: Bits, devices: int, micro_batch: int
 ) -> None:
-    run = emuchain.train(NETWORK, devices=devices, micro_batch=micro_batch, **KEYS)
-    assert bits(run.weights) == bits(reference.weights)
-    own = {key: KEYS[key] for key in ("samples", "batch", "schedule")}
-    found = emuchain.simulate(NETWORK, devices=devices, micro_batch=micro_batch, **own)
-    assert found.virtual_time_ps == run.virtual_time_ps
+    check_bits(NETWORK, KEYS, reference, bits, devices=devices, micro_batch=micro_batch)
 
 
 def test_pytorch_takes_the_same_step() -> None:
     """One step of SGD from the same weights, of scales and shifts, too."""
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    keys = {**KEYS, "samples": 8, "momentum": 0.0, "weight_decay": 0.0, "devices": 3}
-    still = emuchain.train(NETWORK, **{**keys, "learning_rate": 1e-30})
-    moved = emuchain.train(NETWORK, **keys)
-    module, stepped = still.to_torch().double().train(), moved.to_torch().double()
-    data = emuchain.load_data("shapes").first(8)
-    images = data.normalisation().apply(np.asarray(data.train_images))
-    logits = module(torch.from_numpy(images).double())
-    torch.nn.functional.cross_entropy(logits, torch.tensor(data.train_labels)).backward()
-    after = dict(stepped.named_parameters())
-    assert "c1_group_norm.weight" in after
-    for key, parameter in module.named_parameters():
-        step, expected = after[key] - parameter, -0.01 * parameter.grad
-        # a weight near 1 has steps of 6e-8, which its small moves are rounded to
-        assert (step - expected).abs().max() <= 1e-4 * expected.abs().max() + 1e-7, key
-        assert expected.abs().max() > 0
+    assert "c1_group_norm.weight" in check_step(NETWORK)
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:

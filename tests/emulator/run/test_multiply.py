@@ -4,11 +4,9 @@ as PyTorch, and their way through ONNX and from models of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import emuchain
@@ -16,6 +14,8 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 
 from ..networks import of_images
+from . import operations
+from .operations import Bits, check_bits, check_step
 
 NETWORK = of_images(
     "gated",
@@ -27,11 +27,7 @@ NETWORK = of_images(
     {"type": "conv", "channels": 16, "kernel": 3, "pad": 1, "name": "down"},
     {"type": "multiply", "from": ["down", "x"]},
 )
-KEYS: dict[str, Any] = {
-    **{"samples": 24, "test_samples": 10, "batch": 8, "schedule": "sync", "progress": "none"},
-    **{"learning_rate": 1e-5},
-}
-Bits = Callable[[Any], dict[str, bytes]]
+KEYS = {**operations.KEYS, "learning_rate": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -45,29 +41,11 @@ def reference() -> Any:
 def test_no_mapping_changes_a_bit(
     reference: Any, bits: Bits, devices: int, micro_batch: int
 ) -> None:
-    run = emuchain.train(NETWORK, devices=devices, micro_batch=micro_batch, **KEYS)
-    assert bits(run.weights) == bits(reference.weights)
-    own = {key: KEYS[key] for key in ("samples", "batch", "schedule")}
-    found = emuchain.simulate(NETWORK, devices=devices, micro_batch=micro_batch, **own)
-    assert found.virtual_time_ps == run.virtual_time_ps
+    check_bits(NETWORK, KEYS, reference, bits, devices=devices, micro_batch=micro_batch)
 
 
 def test_pytorch_takes_the_same_step() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
-    keys = {**KEYS, "samples": 8, "momentum": 0.0, "weight_decay": 0.0, "devices": 3}
-    still = emuchain.train(NETWORK, **{**keys, "learning_rate": 1e-30})
-    moved = emuchain.train(NETWORK, **{**keys, "learning_rate": 0.01})
-    module, stepped = still.to_torch().double().train(), moved.to_torch().double()
-    data = emuchain.load_data("shapes").first(8)
-    images = data.normalisation().apply(np.asarray(data.train_images))
-    logits = module(torch.from_numpy(images).double())
-    torch.nn.functional.cross_entropy(logits, torch.tensor(data.train_labels)).backward()
-    after = dict(stepped.named_parameters())
-    for key, parameter in module.named_parameters():
-        step, expected = after[key] - parameter, -0.01 * parameter.grad
-        # a weight near 1 has steps of 6e-8, which its small moves are rounded to
-        assert (step - expected).abs().max() <= 1e-4 * expected.abs().max() + 1e-7, key
-        assert expected.abs().max() > 0
+    assert check_step(NETWORK)
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:

@@ -4,7 +4,6 @@ is cut, and their way through ONNX and from models of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from emuchain.emulator.network.operations.resize import Upsample, UpsampleUnit
 from emuchain.kernels import Arena
 
 from ..networks import of_images
+from .operations import KEYS, Bits, check_bits
 
 NETWORK = of_images(
     "larger",
@@ -30,11 +30,6 @@ NETWORK = of_images(
     {"type": "conv", "channels": 8, "kernel": 3, "pad": 1, "name": "y"},
     {"type": "upsample", "scale": [1, 2], "mode": "bilinear", "corners": True},
 )
-KEYS: dict[str, Any] = {
-    **{"samples": 24, "test_samples": 10, "batch": 8, "schedule": "sync", "progress": "none"},
-    **{"learning_rate": 0.01},
-}
-Bits = Callable[[Any], dict[str, bytes]]
 FORMS: list[dict[str, Any]] = [
     {"scale": (2, 3)},
     {"scale": (3, 2), "mode": "bilinear"},
@@ -97,11 +92,7 @@ def test_rows_wait_for_those_that_they_lie_between() -> None:
 def test_no_mapping_changes_a_bit(
     reference: Any, bits: Bits, devices: int, micro_batch: int
 ) -> None:
-    run = emuchain.train(NETWORK, devices=devices, micro_batch=micro_batch, **KEYS)
-    assert bits(run.weights) == bits(reference.weights)
-    own = {key: KEYS[key] for key in ("samples", "batch", "schedule")}
-    found = emuchain.simulate(NETWORK, devices=devices, micro_batch=micro_batch, **own)
-    assert found.virtual_time_ps == run.virtual_time_ps
+    check_bits(NETWORK, KEYS, reference, bits, devices=devices, micro_batch=micro_batch)
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
