@@ -312,11 +312,13 @@ def formats_by_layer(draw: st.DrawFn) -> Case:
 
 @st.composite
 def dot_chains(draw: st.DrawFn) -> Case:
-    """A run of one chain whose products are summed in blocks, its data on chip."""
-    network, cluster, keys = draw(chains())
+    """A run of one chain whose products are summed in blocks, its data on chip; maybe with
+    attention.
+    """
+    network, cluster, keys = draw(st.one_of(chains(), attention_chains(), tied_chains()))
+    hypothesis.assume(not {layer["type"] for layer in network["layers"]} & {"gru"})
     for board in cluster["boards"]:
         board.pop("off_chip_gbytes_per_s", None)
-    hypothesis.assume(all(layer.get("groups", 1) == 1 for layer in network["layers"]))
     formats = st.sampled_from(["mxfp6", "q2.5", "mxfp4 master=bf16", "mxfp8"])
     words = [draw(formats), f"accumulate=dot:{draw(st.sampled_from([8, 16, 32]))}"]
     keys = {**keys, "devices": min(keys["devices"], len(network["layers"]) // 2 + 1)}

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -317,33 +319,75 @@ def test_same_picoseconds_where_a_frozen_layers_sample_comes_back_before_an_upda
 
 @pytest.mark.exhaustive
 def test_same_picoseconds_in_hundreds_of_cases() -> None:
-    """At least 500 different cases, the same in every run, and enough of each kind; the counts are
-    printed (`-s`).
+    """At least 500 different cases, and enough of each kind."""
+    cases, kinds = compare_hundreds(st.one_of(chains(), chains(), replicas()), 1200, kinds_of)
+    assert cases >= 500
+    assert set(kinds) == ALL_KINDS and min(kinds.values()) >= LEAST_OF_A_KIND, kinds
+
+
+@pytest.mark.exhaustive
+def test_same_picoseconds_in_hundreds_of_cases_in_formats() -> None:
+    """At least 400 different cases, and enough of each kind."""
+    drawn = st.one_of(narrow_chains(), narrow_attention_chains(), formats_by_layer(), dot_chains())
+    cases, kinds = compare_hundreds(drawn, 900, kinds_in_formats)
+    assert cases >= 400
+    assert set(kinds) == KINDS_IN_FORMATS and min(kinds.values()) >= LEAST_OF_A_KIND, kinds
+
+
+def compare_hundreds(
+    cases: st.SearchStrategy[Case], examples: int, kinds_of_case: Callable[[Case, Table], set[str]]
+) -> tuple[int, Counter[str]]:
+    """Compare the times of different cases, the same in every run; return how many they are, and
+    how many of each kind. The counts are printed (`-s`).
     """
     seen: set[str] = set()
     kinds: Counter[str] = Counter()
     differing: list[tuple[Case, int, int]] = []
 
-    @hypothesis.given(planned(st.one_of(chains(), chains(), replicas())))
+    @hypothesis.given(planned(cases))
     @hypothesis.settings(
-        max_examples=1200, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+        max_examples=examples, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
     )
     def compare(drawn: Drawn) -> None:
-        found = printed(drawn.plan)
-        key = repr((drawn.case, found["mapping"]))
+        emulated = printed(drawn.plan)
+        key = repr((drawn.case, emulated["mapping"]))
         if key in seen:
             return
         seen.add(key)
-        kinds.update(kinds_of(drawn.case, found))
-        time_ps = run(found, drawn.case.network, drawn.case.cluster)
-        if time_ps != found["virtual_time_ps"]:
-            differing.append((drawn.case, time_ps, found["virtual_time_ps"]))
+        kinds.update(kinds_of_case(drawn.case, emulated))
+        time_ps = run(emulated, drawn.case.network, drawn.case.cluster)
+        if time_ps != emulated["virtual_time_ps"]:
+            differing.append((drawn.case, time_ps, emulated["virtual_time_ps"]))
 
     compare()
     print(f"\n{len(seen)} different cases, {len(differing)} differ:", dict(kinds.most_common()))
-    assert not differing, min(differing, key=lambda each: len(repr(each)))
-    assert len(seen) >= 500
-    assert set(kinds) == ALL_KINDS and min(kinds.values()) >= LEAST_OF_A_KIND, kinds
+    assert not differing, min(differing, key=lambda difference: len(repr(difference)))
+    return len(seen), kinds
+
+
+KINDS_IN_FORMATS = {
+    *("attention", "tied", "layer", "master", "accumulate bf16"),
+    *("accumulate dot:8", "accumulate dot:16", "accumulate dot:32"),
+    *("bf16", "fp16", "fp8", "q2.5", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int5@12", "e2m3@3"),
+    *("several devices", "sync", "gpipe", "fpdeep"),
+}
+
+
+def kinds_in_formats(case: Case, emulated: Table) -> set[str]:
+    """Return what occurs in a case in formats."""
+    words = case.keys["precision"].replace("accumulate=", "accumulate ")
+    tied = any("tied" in layer for layer in case.network["layers"])
+    types = {layer["type"] for layer in case.network["layers"]}
+    several = len(emulated["mapping"]["devices"]) > 1
+    occurring = {
+        *re.split(r"[ =.](?!5)", words),  # a name as q2.5 stays whole
+        *(f"accumulate {name}" for name in re.findall(r"accumulate (\S+)", words)),
+        *(["tied"] if tied else []),
+        *(["several devices"] if several else []),
+        *types,
+        emulated["config"]["schedule"],
+    }
+    return occurring & KINDS_IN_FORMATS
 
 
 SCHEDULES = ["sync", "gpipe", "fpdeep", "data-parallel-ring", "data-parallel-aggregator"]
