@@ -50,7 +50,7 @@ from .frame import (
     tell,
     torch_version,
 )
-from .programs import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY
+from .programs import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, data_for
 
 _DONE = re.compile(r"(\d+)/\d+ samples")
 _LOOK_S = 0.1  # between two measurements of the memory
@@ -287,17 +287,18 @@ def ours_command(setting: Setting) -> list[str]:
     """Return the command that trains on the chain.
 
     Raises:
-        InputError: mpiexec was not found.
+        InputError: the network takes no built-in data, or mpiexec was not found.
     """
+    data = data_for(load_network(setting.network))
     flags: dict[str, object] = {
         "network": setting.network,
-        "data": "shapes",
+        "data": data,
         "devices": setting.devices,
         "schedule": "fpdeep",
         "batch": setting.batch,
         "micro-batch": setting.micro_batch,
         "samples": (
-            describe_data("shapes")[0] // setting.batch * setting.batch
+            describe_data(data)[0] // setting.batch * setting.batch
         ),  # mini-batches of equal size
         "test-samples": 1,
         "epochs": 1000,  # the benchmark ends it earlier
@@ -346,10 +347,8 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
     """Run both sides in turns of TURN_S seconds or slightly more.
 
     Raises:
-        InputError: the network cannot be trained on `shapes`, mpiexec was not found, or a run ended
-            early.
+        InputError: the network takes no built-in data, mpiexec was not found, or a run ended early.
     """
-    check_network(setting.network)
     ours = _Entry("the chain", ours_command(setting), threads=1)
     peak = _Entry("the peak", program_command("peak", setting), threads=1)
     torch = _Entry("PyTorch", program_command("torch", setting), setting.threads)
@@ -360,19 +359,6 @@ def compare(setting: Setting, with_torch: bool) -> Comparison:
         )  # so that no turn compiles
         sides = _take_turns([torch, ours, peak] if with_torch else [ours, peak], setting.runs)
     return compared(sides[-2], sides[-1], sides[0] if with_torch else None)
-
-
-def check_network(name: str) -> None:
-    """Raise InputError if a network does not take what the benchmark trains on."""
-    network = load_network(name)
-    _, _, images, classes, *_ = describe_data("shapes")
-    if (network.input, network.classes) != (images, classes):
-        takes, needed = ("x".join(map(str, shape)) for shape in (network.input, images))
-        raise InputError(
-            f"`network` = {name!r}: takes images {takes} in {plural(network.classes, 'class')};"
-            " `shapes`, which the benchmark"
-            f" trains on, has {needed} in {classes}"
-        )
 
 
 def _take_turns(entries: list[_Entry], rounds: int) -> list[Side]:

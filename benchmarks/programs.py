@@ -13,21 +13,19 @@ training. No training on these cores is faster, as cores have at that moment wha
 
 from __future__ import annotations
 
-import functools
 import importlib
 import itertools
 import multiprocessing
-import operator
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ..emulator.common import InputError, plural
 from ..emulator.data import describe_data, load_data
-from ..emulator.network import Layer, Network, load_network
+from ..emulator.network import Network, load_network
 
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 
@@ -35,75 +33,30 @@ LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.001, 0.9, 0.0005
 def model(network: Network) -> Any:
     """Return the network as a module with He's initial weights; the softmax is part of the loss."""
     torch = importlib.import_module("torch")
-    nn = torch.nn
-    steps = [step for layer in network.layers for step in _steps(nn, layer)]
-    straight = all(after.reads == (before.makes,) for before, after in itertools.pairwise(steps))
-    made = nn.Sequential(*(step.module for step in steps)) if straight else _graph(nn, steps)
-    with torch.no_grad():
-        made(torch.zeros(2, *network.input))  # makes what is made at the first use
+    made = importlib.import_module("emuchain.emulator.network.pytorch.module").module_of(network)
     for module in made.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            nn.init.kaiming_normal_(module.weight)
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
+            torch.nn.init.kaiming_normal_(module.weight)
+        if isinstance(module, torch.nn.ReLU):
+            module.inplace = True  # as one writes it: PyTorch then has the least memory
     return made
 
 
-class _Step(NamedTuple):
-    """A module, and the numbers of the tensors that it reads and makes; a join has its function
-    instead.
+def data_for(network: Network) -> str:
+    """Return the name of the built-in data set that a network takes: of characters or of images.
+
+    Raises:
+        InputError: it takes neither.
     """
-
-    module: Any
-    reads: tuple[int, ...]
-    makes: int
-
-
-def _steps(nn: Any, layer: Layer) -> Iterator[_Step]:
-    modules = layer.operation.torch(nn, layer.input)
-    yield _Step(
-        modules[0] if len(modules) == 1 else nn.Sequential(*modules),
-        (layer.reads.number,),
-        layer.makes.number,
-    )
-    for step in layer.sfu:
-        reads = tuple(tensor.number for tensor in step.reads)
-        yield _Step(
-            _JOINS.get(step.operation.type) or step.operation.torch(nn, step.input),
-            reads,
-            step.makes.number,
+    name = "text" if network.takes_symbols else "shapes"
+    _, _, takes, classes, *_ = describe_data(name)
+    if (network.input, network.classes) != (takes, classes):
+        given, needed = ("x".join(map(str, shape)) for shape in (network.input, takes))
+        raise InputError(
+            f"`network` = {network.name!r}: takes {given} in {plural(network.classes, 'class')};"
+            f" `{name}`, which the benchmark trains on, has {needed} in {classes}"
         )
-
-
-def _added(*maps: Any) -> Any:
-    return functools.reduce(operator.add, maps)
-
-
-def _joined(*maps: Any) -> Any:
-    return importlib.import_module("torch").cat(maps, dim=1)
-
-
-_JOINS = {"add": _added, "concat": _joined}
-
-
-def _graph(nn: Any, steps: Sequence[_Step]) -> Any:
-    """Return the module of a network with shortcuts or branches."""
-    last_use = {number: place for place, step in enumerate(steps) for number in step.reads}
-
-    class Graph(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.steps = nn.ModuleList(
-                step.module for step in steps if step.module not in _JOINS.values()
-            )
-
-        def forward(self, images: Any) -> Any:
-            known = {0: images}
-            for place, step in enumerate(steps):
-                made = step.module(*(known[number] for number in step.reads))
-                known = {number: maps for number, maps in known.items() if last_use[number] > place}
-                known[step.makes] = made
-            return made
-
-    return Graph()
+    return name
 
 
 def train_with_torch(name: str, batch: int, threads: int, steps: int | None = None) -> None:
@@ -111,22 +64,28 @@ def train_with_torch(name: str, batch: int, threads: int, steps: int | None = No
     torch = importlib.import_module("torch")
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    network = model(load_network(name))
+    described = load_network(name)
+    network = model(described)
     optimiser = torch.optim.SGD(
         network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
     )
-    data = load_data("shapes")
-    normalisation = data.normalisation()
+    data = load_data(data_for(described))
+    normalisation = None if described.takes_symbols else data.normalisation()
     random = np.random.default_rng(1)
     whole = data.n_train // batch
     for step in itertools.count() if steps is None else range(steps):
         if step % whole == 0:
             order = random.permutation(data.n_train)
         chosen = order[step % whole * batch :][:batch]
-        images = torch.from_numpy(normalisation.apply(data.train_images[chosen]))
+        taken = data.train_images[chosen]
+        if normalisation is None:
+            taken = taken.reshape(len(taken), -1)  # symbols
+        else:
+            taken = normalisation.apply(taken)
         labels = torch.from_numpy(data.train_labels[chosen])
         optimiser.zero_grad()
-        loss = torch.nn.functional.cross_entropy(network(images).flatten(1), labels)
+        logits = network(torch.from_numpy(taken)).flatten(0, -2)
+        loss = torch.nn.functional.cross_entropy(logits, labels.flatten())
         loss.backward()
         optimiser.step()
         print(f"{(step + 1) * batch}/{data.n_train} samples  loss {loss.item():.4f}", flush=True)
@@ -144,8 +103,9 @@ def multiply_as_training(name: str, batch: int, processes: int, steps: int | Non
         multiply_add,
     )  # here, as PyTorch's memory is measured without them
 
-    samples = describe_data("shapes")[0]
-    rounds = max(1, flop_of_sample(load_network(name)) * batch // (processes * FLOP_OF_ROUND))
+    network = load_network(name)
+    samples = describe_data(data_for(network))[0]
+    rounds = max(1, flop_of_sample(network) * batch // (processes * FLOP_OF_ROUND))
     multiply_add(1)  # compiled here, once for all
     with multiprocessing.get_context("fork").Pool(processes, _pin) as pool:
         for step in itertools.count() if steps is None else range(steps):

@@ -19,7 +19,7 @@ from ..emulator.common import InputError, plural
 from ..emulator.number import precision_of
 from ..kernels import python_command, safe_environment
 from . import frame
-from .chain import Run, Setting, Turn, check_network, ended_in_order, environment_of, ours_command
+from .chain import Run, Setting, Turn, ended_in_order, environment_of, ours_command
 from .frame import Report, Sheet
 
 BOARDS = "u55c"
@@ -62,7 +62,6 @@ def precisions(formats: str) -> list[str]:
 def report(setting: Setting, formats: str) -> Report:
     """Measure training steps in some formats, and in fp32."""
     names = [BASE, *precisions(formats)]
-    check_network(setting.network)
     frame.tell(f"training {setting.network} in turns …")
     rows = rows_of(take_turns(setting, names))
     fields = {**dataclasses.asdict(setting), "rows": [frame.fields_of(row) for row in rows]}

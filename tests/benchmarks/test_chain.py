@@ -153,6 +153,20 @@ def test_pytorch_trains_the_same_network(name: str, capfd: pytest.CaptureFixture
     assert re.findall(r"^(\d+)/10000 samples", capfd.readouterr().out, re.MULTILINE) == ["4", "8"]
 
 
+@NEEDS_TORCH
+def test_pytorch_trains_the_same_transformer(capfd: pytest.CaptureFixture[str]) -> None:
+    network = load_network("char-gpt")
+    model = programs.model(network)
+    assert sum(parameter.numel() for parameter in model.parameters()) == network.parameters
+    programs.train_with_torch("char-gpt", batch=4, threads=1, steps=2)
+    programs.multiply_as_training("char-gpt", batch=4, processes=2, steps=2)
+    assert (
+        re.findall(r"^(\d+)/2813 samples", capfd.readouterr().out, re.MULTILINE) == ["4", "8"] * 2
+    )
+    words = chain.ours_command(dataclasses.replace(SETTING, network="char-gpt", ranks=1))
+    assert {"--data=text", "--samples=2800"} <= set(words)
+
+
 def test_the_page_names_every_key_of_the_chain() -> None:
     keys = {
         field.name for of in (chain.Setting, chain.Comparison) for field in dataclasses.fields(of)

@@ -38,6 +38,9 @@ class NetworkModule(nn.Module):
             self._calls.append(call)
             if module is not None:
                 self.add_module(call.module, module)
+        self._last_use = {
+            number: place for place, call in enumerate(self._calls) for number in call.reads
+        }
         [result] = network.layers[-1].hands_on
         self._result = result.number
 
@@ -49,8 +52,11 @@ class NetworkModule(nn.Module):
         elif x.ndim == 4 and x.shape[1:] != self._entry:  # rows become steps (`sequence`)
             x = x.permute(0, 1, 3, 2).flatten(1, 2)
         known = {0: x if self._symbols else x.reshape(-1, channels, rows, columns)}
-        for call in self._calls:
+        for place, call in enumerate(self._calls):
             taken = [known[number] for number in call.reads]
+            for number in {*call.reads}:
+                if self._last_use[number] == place:
+                    del known[number]
             known[call.makes] = self._made(call, taken)
         if self._makes_maps:
             return known[self._result]
