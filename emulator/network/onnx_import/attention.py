@@ -27,21 +27,24 @@ from numpy.typing import NDArray
 from ..onnx_graph import OnnxGraph, OnnxNode, Step, Value, Walk
 from ..operations.attention import Attention
 from ..operations.conv import Conv
-from ..operations.rotary import Rotary
-from .heads import MOVES, Heads, heads_of, moved, plain, sizes_of
+from ..operations.rotary import HeadNorm, Rotary
+from .heads import (
+    MOVES,
+    Heads,
+    Norm,
+    by_heads,
+    constants_of,
+    heads_of,
+    moved,
+    plain,
+    sizes_of,
+)
 from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
 
 GROUPED = (
     "shares queries among heads, or keys and values among unequal groups of heads; only equal"
     " groups (grouped queries, GQA) are supported"
 )
-
-
-def by_heads(heads: Heads, count: int) -> Heads:
-    """Return (samples, rows, channels) as (samples, heads, rows, values)."""
-    samples, rows, channels = heads.places.shape
-    places = heads.places.reshape(samples, rows, count, channels // count).transpose(0, 2, 1, 3)
-    return dataclasses.replace(heads, places=places)
 
 
 def channels_of(
@@ -153,6 +156,7 @@ _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
 _OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
 _OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where"})
 _SCALES = frozenset({"Mul", "Div"})
+_NORM = "RMSNormalization"
 
 _HIDES = -1e4
 """What is added to scores of keys that a query does not see, or less: exp of it is 0."""
@@ -183,7 +187,7 @@ class Attentions:
     def __init__(self, walk: Walk, graph: OnnxGraph) -> None:
         self._walk = walk
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
-        self._constants = _constants(graph)
+        self._constants = constants_of(graph)
         self._values: dict[str, Heads | Mixed | _Scores] = {}
         self._sequences: dict[str, Sequence[Heads | Mixed]] = {}
         self._nodes: set[int] = set()
@@ -233,6 +237,9 @@ class Attentions:
             nodes, begin = self._back(name, MOVES | _SCALES)
             yield from nodes
             node = self._makers.get(begin)
+            if node is not None and node.operator == _NORM:
+                yield node
+                yield from self._views(node.inputs[:1])
             if node is not None and self._turns(node):
                 yield from self._turning(node)
 
@@ -257,7 +264,7 @@ class Attentions:
                 if maker is None or name in self._constants or id(maker) in nodes:
                     continue
                 both = maker.operator not in ("Add", "Sub") or not {*maker.inputs} & self._constants
-                if maker.operator in MOVES | _OF_TURNS and both:
+                if maker.operator in MOVES | _OF_TURNS | {_NORM} and both:
                     nodes[id(maker)] = maker
                     todo.append(maker)
         return [*nodes.values()]
@@ -280,6 +287,8 @@ class Attentions:
             self._walk.name(node, sizes_of(self._walk, node, own))
         elif node.operator == "Attention":
             self._operator(node)
+        elif node.operator == _NORM:
+            self._values[node.outputs[0]] = self._normed(node)
         elif any(isinstance(value, _Scores) for value in taken):
             self._of_scores(node)
         elif node.operator == "MatMul":
@@ -315,6 +324,17 @@ class Attentions:
                 self._name(node, name, made)
         else:
             raise node.refusal(_ELSEWHERE)
+
+    def _normed(self, node: OnnxNode) -> Heads:
+        """Return queries or keys after their norm."""
+        heads, scale = self._heads(node, 0), self._walk.weight(node)
+        if not isinstance(heads, Heads) or heads.norm is not None or heads.factor != 1:
+            raise node.refusal(_ELSEWHERE)
+        last = heads.places.ndim - 1
+        if node.integer("axis", -1) not in (-1, last) or scale != heads.places.shape[-1:]:
+            raise node.refusal("normalises queries or keys over other axes than a head's channels")
+        norm = Norm(node.inputs[1], node.number("epsilon", 1e-5), heads.places)
+        return dataclasses.replace(heads, norm=norm)
 
     def _moved(self, node: OnnxNode) -> Sequence[Heads | Mixed]:
         """Return what a view makes."""
@@ -549,6 +569,16 @@ class Attentions:
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
         grouped = {"kv_heads": groups} if groups < heads else {}
+        norms = [part.norm for part in (q, k, v) if part.norm is not None]
+        if norms:
+            fits = all(part.norm and part.norm.fits(part.places) for part in (q, k))
+            if not fits or len(norms) > 2 or norms[0].epsilon != norms[1].epsilon:
+                raise node.refusal("takes queries and keys that are not normalised alike, by heads")
+            own = {"heads": heads, **grouped, "epsilon": norms[0].epsilon}
+            arrays = dict(zip(("queries", "keys"), (norm.array for norm in norms), strict=True))
+            value = self._walk.step(
+                scores.node, HeadNorm, own, value, axes=value.axes, arrays=arrays
+            )
         if scores.turn is not None:
             turned, base, interleaved = scores.turn
             part = {"turned": turned} if turned < size else {}
@@ -567,13 +597,3 @@ class Attentions:
 _ELSEWHERE = (
     "takes queries, keys, values or scores elsewhere than in attention, which is not supported"
 )
-
-
-def _constants(graph: OnnxGraph) -> set[str]:
-    """Return the names of all constants, computed ones, too."""
-    names = {*graph.constants, ""}
-    for node in graph.nodes:
-        taken = node.inputs[:1] if node.operator == "CastLike" else node.inputs
-        if node.operator in ("Constant", "Shape") or (taken and {*taken} <= names):
-            names.update(node.outputs)
-    return names

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import INT64, Axes, Constant, OnnxNode, Value, Walk
+from ..onnx_graph import INT64, Axes, Constant, OnnxGraph, OnnxNode, Value, Walk
 from ..shape import Shape
 
 Places = NDArray[np.int32]
@@ -30,14 +30,52 @@ _MOST_PLACES = 2**27
 _AXES: Axes = ("samples", "rows", "columns", "channels")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Norm:
+    """An RMS norm of vectors of numbers at these places (…, channels), by an array of scales."""
+
+    array: str
+    epsilon: float
+    places: Places
+
+    def fits(self, places: Places) -> bool:
+        """Return whether the vectors at these places are among those that it normalises."""
+        own, given = (vectors.reshape(-1, vectors.shape[-1]) for vectors in (self.places, places))
+        if own.shape[1] != given.shape[1]:
+            return False
+        order = own[np.argsort(own[:, 0])]
+        at = np.searchsorted(order[:, 0], given[:, 0]).clip(0, len(order) - 1)
+        return bool((order[at] == given).all())
+
+
 @dataclasses.dataclass(frozen=True)
 class Heads:
-    """Numbers that a step made for this many samples, at other places, times `factor`."""
+    """Numbers that a step made for this many samples, at other places, normalised, times
+    `factor`.
+    """
 
     step: int
     samples: int
     places: Places
     factor: float = 1.0
+    norm: Norm | None = None
+
+
+def by_heads(heads: Heads, count: int) -> Heads:
+    """Return (samples, rows, channels) as (samples, heads, rows, values)."""
+    samples, rows, channels = heads.places.shape
+    places = heads.places.reshape(samples, rows, count, channels // count).transpose(0, 2, 1, 3)
+    return dataclasses.replace(heads, places=places)
+
+
+def constants_of(graph: OnnxGraph) -> set[str]:
+    """Return the names of all constants, computed ones, too."""
+    names = {*graph.constants, ""}
+    for node in graph.nodes:
+        taken = node.inputs[:1] if node.operator == "CastLike" else node.inputs
+        if node.operator in ("Constant", "Shape") or (taken and {*taken} <= names):
+            names.update(node.outputs)
+    return names
 
 
 def samples_for(walk: Walk, shape: Shape) -> int:

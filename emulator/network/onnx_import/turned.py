@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ....kernels.layers.rotary import turns
 from ..onnx_graph import OnnxNode, Walk
-from .heads import Heads, Places, moved
+from .heads import Heads, Norm, Places, moved
 
 Factors = NDArray[np.float64]
 
@@ -48,6 +48,7 @@ class Mixed:
     step: int
     samples: int
     parts: tuple[tuple[Places, Factors], ...]
+    norm: Norm | None = None
 
     @classmethod
     def of(cls, value: Heads | Mixed) -> Mixed:
@@ -55,7 +56,7 @@ class Mixed:
         if isinstance(value, Mixed):
             return value
         factors = np.full(value.places.shape, value.factor)
-        return cls(value.step, value.samples, ((value.places, factors),))
+        return cls(value.step, value.samples, ((value.places, factors),), value.norm)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ def added(node: OnnxNode, one: Mixed, other: Mixed) -> Mixed:
     Raises:
         InputError: they are of several steps, or of other sizes.
     """
-    if one.step != other.step or one.shape != other.shape:
+    if one.step != other.step or one.shape != other.shape or one.norm != other.norm:
         raise node.refusal(OTHER_TURNS)
     return dataclasses.replace(one, parts=one.parts + other.parts)
 
@@ -98,7 +99,7 @@ def joined(node: OnnxNode, values: Sequence[Mixed], axis: int) -> Mixed:
     Raises:
         InputError: they are of several steps.
     """
-    if len({value.step for value in values}) > 1:
+    if len({(value.step, value.norm) for value in values}) > 1:
         raise node.refusal(OTHER_TURNS)
     count = max(len(value.parts) for value in values)
     parts = []
@@ -147,7 +148,7 @@ def unturned(node: OnnxNode, value: Mixed) -> tuple[Heads, Turn | None]:
     factor = float(cosines.ravel()[0])
     if factor == 0 or rest.any() or (np.abs(cosines[..., 0, :] / factor - 1) > _CLOSE).any():
         raise node.refusal(OTHER_TURNS)
-    heads = Heads(value.step, value.samples, before, factor)
+    heads = Heads(value.step, value.samples, before, factor, value.norm)
     cosines, sines = (own.reshape(-1, rows, size) / factor for own in (cosines, sines))
     turned = np.abs(sines).max((0, 1)) > 0
     count = int(turned.sum())

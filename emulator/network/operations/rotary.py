@@ -1,5 +1,5 @@
-"""Rotary positions of queries and keys, between the layer that makes them and attention (Su et al.,
-2021).
+"""Rotary positions of queries and keys (Su et al., 2021), and their norms, between the layer that
+makes them and attention.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ....kernels.layers.rotary import rotate, turns
+from ....kernels.layers.row_norm import rms_norm_forward, row_norm_error, row_norm_gradient
 from ...common import Channels, PositiveFinite
 from ..onnx_nodes import Export, Form
-from ..operation import SfuStep
+from ..operation import Arithmetic, SfuStep
 from ..shape import Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .attention import check_heads
@@ -22,7 +23,89 @@ from .tokens import RowOperation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rotary(RowOperation):
+class HeadOperation(RowOperation):
+    """An operation on each head's queries and keys, whose channels come head by head, or group by
+    group, as `attention` takes them; values stay.
+    """
+
+    heads: Channels
+    kv_heads: Channels | None = None
+
+    torch_form = "rows"
+
+    @property
+    def groups(self) -> int:
+        """Those of heads that share k and v."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Of a group: queries, keys and values; and how many of these, from the first, are not
+        values.
+        """
+        sharing = self.heads // self.groups
+        return sharing + 2, sharing + 1
+
+    def size(self, shape: Shape) -> int:
+        """Return the channels of a head's queries, keys or values."""
+        return shape[0] // (self.parts[0] * self.groups)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadNorm(HeadOperation):
+    """Each head's queries and keys over the root of their mean square, by a scale for each of
+    their channels, of queries and of keys, which all heads share (Qwen3).
+    """
+
+    epsilon: PositiveFinite = 1e-5
+
+    type = "head-norm"
+    keeps_map = True
+    of_value = Arithmetic(7)  # as of `rms-norm`
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        (parts, normed), size, epsilon = self.parts, self.size(shape), self.epsilon
+
+        class Normed(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.queries, self.keys = (nn.Parameter(torch.ones(size)) for _ in range(2))
+
+            def forward(self, x: Any) -> Any:
+                whole = x.unflatten(2, (-1, parts, size))
+                q, k, v = whole.split([normed - 1, 1, 1], 3)
+                of = nn.functional.rms_norm
+                q, k = of(q, [size], self.queries, epsilon), of(k, [size], self.keys, epsilon)
+                return torch.cat([q, k, v], 3).flatten(2)
+
+        return Normed()
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        shape = sequence_shape(inputs, self.type, "token")
+        check_heads(self.heads, self.groups, shape, self.parts[0] * self.groups)
+        return shape
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """See `SfuOperation`; each query and key has a root and a division."""
+        vectors = shape[1] * self.groups * self.parts[1]
+        of_values = self.of_value.times(vectors * self.size(shape))
+        return of_values._replace(divisions=2 * vectors)
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`."""
+        return 2 * self.size(made)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return HeadNormUnit(self, step, site)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rotary(HeadOperation):
     """Pairs of channels of each head's queries and keys, turned by angles that grow with the row's
     number.
 
@@ -32,14 +115,11 @@ class Rotary(RowOperation):
     e is their number.
     """
 
-    heads: Channels
-    kv_heads: Channels | None = None
     base: PositiveFinite = 10000.0
     interleaved: bool = False
     turned: Channels | None = None
 
     type = "rotary"
-    torch_form = "rows"
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
@@ -68,23 +148,6 @@ class Rotary(RowOperation):
                 return torch.cat([made, whole[:, :, :, rotated:]], 3).flatten(2)
 
         return Turned()
-
-    @property
-    def groups(self) -> int:
-        """Those of heads that share k and v."""
-        return self.heads if self.kv_heads is None else self.kv_heads
-
-    @property
-    def parts(self) -> tuple[int, int]:
-        """Of a group: queries, keys and values; and how many of these, from the first, are turned:
-        not the values.
-        """
-        sharing = self.heads // self.groups
-        return sharing + 2, sharing + 1
-
-    def size(self, shape: Shape) -> int:
-        """Return the channels of a head's queries, keys or values."""
-        return shape[0] // (self.parts[0] * self.groups)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -186,3 +249,60 @@ class RotaryUnit(Unit):
             interleaved=self._interleaved,
             size=self._size,
         )
+
+
+class HeadNormUnit(Unit):
+    """Norms of queries and keys; it keeps its inputs, and two numbers for each query and key."""
+
+    def __init__(self, norm: HeadNorm, step: SfuStep, site: Site) -> None:
+        super().__init__(site)
+        self._epsilon, self._size = norm.epsilon, norm.size(step.input)
+        (self._parts, normed), self._groups = norm.parts, norm.groups
+        self._spans = {"queries": slice(0, normed - 1), "keys": slice(normed - 1, normed)}
+        self.learns = {key: np.ones(self._size, np.float32) for key in self._spans}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y, statistics = self.arena.take(x.shape), list[Data]()
+        y[...] = x
+        for key, span in self._spans.items():
+            own = self._own(x, span)
+            made, numbers = np.empty_like(own), np.empty((*own.shape[:3], 2), np.float32)
+            rms_norm_forward(own, made, numbers, weights[key], epsilon=self._epsilon)
+            self._put(y, span, made)
+            statistics.append(numbers)
+        return y, (x, *statistics)
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        x, *statistics = state
+        dx = self.arena.take(dz.shape)
+        dx[...] = dz
+        for (key, span), numbers in zip(self._spans.items(), statistics, strict=True):
+            own, errors = self._own(x, span), self._own(dz, span)
+            made = np.empty_like(errors)
+            row_norm_error(own, numbers, weights[key], errors, made, centred=False)
+            self._put(dx, span, made)
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return *state, dz
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        x, *statistics, dz = kept
+        for (key, span), numbers in zip(self._spans.items(), statistics, strict=True):
+            own, errors = self._own(x, span), self._own(dz, span)
+            row_norm_gradient(own, numbers, errors, sums[key], None, fresh=fresh)
+
+    def _own(self, maps: Data, span: slice) -> Data:
+        """Return a copy of the queries or the keys of maps: (samples, rows, vectors, channels)."""
+        parts = maps.reshape(*maps.shape[:2], self._groups, self._parts, self._size)[:, :, :, span]
+        return np.ascontiguousarray(parts).reshape(*maps.shape[:2], -1, self._size)
+
+    def _put(self, maps: Data, span: slice, own: Data) -> None:
+        """Write queries or keys to their places in maps."""
+        parts = maps.reshape(*maps.shape[:2], self._groups, self._parts, self._size)
+        parts[:, :, :, span] = own.reshape(parts[:, :, :, span].shape)

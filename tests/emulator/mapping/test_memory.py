@@ -130,6 +130,7 @@ KEPT = {
         "affine": 0,
         "upsample": 0,
         "zeros": 0,
+        "head-norm": 1,
     },
     **dict.fromkeys(
         ("relu", "relu6", "leaky-relu", "hard-sigmoid", "dropout", "max-pool", "average-pool"), 0
@@ -145,7 +146,9 @@ alone, or nothing.
 """
 
 
-OF_SEQUENCES = "sequence", "tokens", "rotary", "positions", "last-step", "first-step"
+OF_SEQUENCES = (
+    *("sequence", "tokens", "rotary", "head-norm", "positions", "last-step", "first-step"),
+)
 
 
 def test_all_operations_of_an_sfu_say_what_they_keep() -> None:
