@@ -130,6 +130,25 @@ class Tied(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(self.encoder(self.embedding(x) + self.positions[:, : x.shape[1]]))
 
 
+class Normed(nn.Module):  # type: ignore[misc, name-defined]
+    """A language model of attention alone: heads that share keys, which are normalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(SYMBOLS, 12), nn.Linear(12, SYMBOLS)
+        self.q, self.k, self.v = (nn.Linear(12, width) for width in (12, 6, 6))
+        self.q_norm, self.k_norm, self.o = nn.RMSNorm(3), nn.RMSNorm(3), nn.Linear(12, 12)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        x = self.embedding(x)
+        q, k, v = (layer(x).unflatten(2, (-1, 3)) for layer in (self.q, self.k, self.v))
+        parts = (own.transpose(1, 2) for own in (self.q_norm(q), self.k_norm(k), v))
+        keys = {"is_causal": True, "enable_gqa": True}
+        y = nn.functional.scaled_dot_product_attention(*parts, **keys)
+        return self.head(x + self.o(y.transpose(1, 2).flatten(2)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -156,7 +175,7 @@ class Case:
     def data(self, samples: int) -> Dataset:
         """Return random samples, 16 of which are the test."""
         random = np.random.default_rng(7)
-        if self.make is Tied:
+        if self.shape == (SYMBOLS, STEPS, 1):
             symbols = random.integers(0, SYMBOLS, (samples + 16, 1, STEPS, 1)).astype(np.int32)
             labels = random.integers(0, SYMBOLS, (samples + 16, STEPS))
             classes, count = tuple(map(str, range(SYMBOLS))), SYMBOLS
@@ -186,4 +205,5 @@ CASES = {
     "lstm": Case(Lstm, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "series": Case(Series, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
+    "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
 }

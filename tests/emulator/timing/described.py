@@ -124,7 +124,7 @@ SIDES = ("above", "below"), ("left", "right")
 
 
 KEEPING = (
-    *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm"),
+    *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm", "head-norm"),
     *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh", "elu", "mish"),
 )
 """Operations of an SFU that need a whole map when errors come back."""
@@ -301,6 +301,7 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
             "group-norm",
             "layer-norm",
             "rms-norm",
+            "head-norm",
             "scale",
             "shift",
         )

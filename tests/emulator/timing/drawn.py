@@ -499,6 +499,7 @@ def attention_networks(draw: st.DrawFn) -> Table:
             operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
         operations += [
             {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
+            *([{"type": "head-norm", **heads}] if draw(st.booleans()) else []),
             *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
             {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(
