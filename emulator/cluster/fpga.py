@@ -74,7 +74,8 @@ class Fpga(Board):
     engine's LUTs for each DSP. A board of a pair with a GPU is built of chains of PEs in place of
     engines (`pe_array`).
 
-    Engines of FP, EB and PG multiply in `classes`, where layers differ in several threes of them;
+    Engines of FP, EB and PG multiply in `classes`, where layers differ in several threes of them,
+    and add in blocks of `dot` products, if that is not 0;
     of each a DSP makes what `rates` say, or else
     its `dsp_type` (`multipliers.py`). All numbers of multipliers that they share are in parts,
     which are multipliers where all have one class. Of multipliers that are built of the
@@ -98,6 +99,7 @@ class Fpga(Board):
     dsp_type: str | None = None
     rates: tuple[MultiplierRate, ...] = ()
     classes: tuple[str, ...] = SINGLE_CLASSES
+    dot: int = 0
     budget: Budget | None = None
     ff: int | None = None
     bram: int | None = None
@@ -146,7 +148,8 @@ class Fpga(Board):
         if self.dsp_type is None:
             return None
         budget = self.budget or Budget(self.usable_dsps, self.lut, self.ff)
-        return MultiplierRate.of_mix(kind, best_mix(self.dsp_type, kind, budget), budget)
+        mix = best_mix(self.dsp_type, kind, budget, self.dot)
+        return MultiplierRate.of_mix(kind, mix, budget)
 
     @property
     def is_built(self) -> bool:
@@ -399,17 +402,19 @@ class Fpga(Board):
             budget=self.budget.beside(dsp, lut, ff),
         )
 
-    def in_classes(self, classes: tuple[str, ...], alpha: float) -> Fpga:
+    def in_classes(self, classes: tuple[str, ...], alpha: float, dot: int = 0) -> Fpga:
         """Return the board with engines of FP, EB and PG of these classes, in threes, of which
-        DSPs make the share `alpha`.
+        DSPs make the share `alpha`; products are added in blocks of `dot`, if that is not 0.
 
         Raises:
             InputError: the board's multipliers are too narrow for a class.
         """
-        board = dataclasses.replace(self, classes=classes, lut_multipliers=0)
+        board = dataclasses.replace(self, classes=classes, dot=dot, lut_multipliers=0)
         of_luts = lut_multipliers(board, alpha)
         return (
-            self if classes == self.classes else dataclasses.replace(board, lut_multipliers=of_luts)
+            self
+            if (classes, dot) == (self.classes, self.dot)
+            else dataclasses.replace(board, lut_multipliers=of_luts)
         )
 
     def said(self) -> str:

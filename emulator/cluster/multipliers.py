@@ -41,7 +41,8 @@ class Implementation:
     """A multiply-accumulate of a class as it is built: DSPs, LUTs and FFs of one, and who says so.
 
     It `adds` in its DSPs, in LUTs, or natively, in the DSP that multiplies. What it takes in nine
-    of ten designs is between `low` and `high` times as much.
+    of ten designs is between `low` and `high` times as much. In an engine of blocks it has its
+    share of an addition in fp32, one for `products` of them.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Implementation:
     source: str
     low: float = 0.95
     high: float = 1.2
+    products: int = 0
 
     @property
     def is_sure(self) -> bool:
@@ -92,9 +94,23 @@ _IN_LUTS = (
     Implementation("half", Fraction(1), 846, 900, "in LUTs", "synthesised", _YOSYS),
     Implementation("fp8", Fraction(0), 773, 800, "in LUTs", "synthesised", _YOSYS),
 )
+_UNIT = "Yosys, for the 7 series: a unit more of an engine of dot:{} (scripts/rtl-resources --dots)"
+
+
+def _blocks(products: int, dsp: Fraction, lut: int, ff: int, low: float) -> Implementation:
+    """Return one in an engine of blocks; `low` is that of its sums alone, without control."""
+    source = _UNIT.format(products)
+    return Implementation(
+        "int8", dsp, lut, ff, "in LUTs", "synthesised", source, low, products=products
+    )
+
+
 _DSP48 = (
     Implementation("int8", Fraction(1, 2), 42, 46, "in DSPs", "data sheet", _SHARED),
     Implementation("int4", Fraction(1, 4), 21, 23, "in DSPs", "data sheet", _FOUR),
+    _blocks(8, Fraction(5, 8), 198, 61, 0.65),
+    _blocks(16, Fraction(1, 2), 104, 41, 0.65),
+    _blocks(32, Fraction(1, 2), 53, 31, 0.72),
 )
 _ZHANG = "C. Zhang et al., FPGA 2015: 448 take 2,240 DSPs, 186,251 LUTs, 205,704 FFs on a VX485T"
 _GEMM = "HPCC FPGA GEMM 1.0: 2,560 take 3,398 DSPs, 275,754 LUTs, 861,277 FFs on a 520N"
@@ -259,17 +275,24 @@ def adding(dsp_type: str, built: Implementation, products: int) -> Implementatio
     )
 
 
-def best_mix(dsp_type: str, kind: str, budget: Budget, products: int | None = None) -> Mix:
+def best_mix(dsp_type: str, kind: str, budget: Budget, dot: int = 0, products: int = 0) -> Mix:
     """Return the mix of implementations that gives most multipliers of a class within a budget.
 
     A multiplier of a wider class serves a narrower one. Of two implementations the best mix is a
     corner of a small linear program: one of them alone, or as many of the first as leaves the
     second the room that two limits share. More than two at once would win only where all three
-    limits bind. What no design had is left out where a surer one makes the class. With
-    `products`, integer multipliers share one fp32 adder for that many, and no design is left out.
+    limits bind. What no design had is left out where a surer one makes the class.
+
+    Of products that are added in blocks of `dot`, only an engine of such blocks makes the same sums,
+    where the class has one. Elsewhere, with `products`, integer multipliers share one fp32 adder
+    for that many, and no design is left out.
     """
-    able = [built for built in DSP_TYPES[dsp_type].built if kind in (built.kind, *HELD[built.kind])]
-    if products is not None:
+    every = DSP_TYPES[dsp_type].built
+    engines = [built for built in every if dot and (built.kind, built.products) == (kind, dot)]
+    able = [it for it in every if kind in (it.kind, *HELD[it.kind]) and not it.products]
+    if engines:
+        able = engines
+    elif products:
         able = [adding(dsp_type, built, products) for built in able]
     elif any(built.kind == kind and built.is_sure for built in able):
         able = [built for built in able if built.is_sure]

@@ -246,7 +246,7 @@ def _adding(board: Fpga, summed: int) -> float:
     assert board.budget is not None and board.dsp_type is not None
     rates = []
     for kind in board.classes:
-        mix = best_mix(board.dsp_type, kind, board.budget, summed)
+        mix = best_mix(board.dsp_type, kind, board.budget, board.dot, summed)
         rates.append(MultiplierRate.of_mix(kind, mix, board.budget))
     shared = SharedDsps.among(rates)
     parts = math.floor(board.usable_dsps * shared.parts_per_dsp)

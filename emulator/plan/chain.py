@@ -334,7 +334,9 @@ def in_precision(cluster: Cluster, precision: Precision, network: Network | None
     classes = precision.multipliers if network is None else engine_classes(network, precision)
 
     def built(board: Board) -> Board:
-        return board.in_classes(classes, cluster.alpha) if isinstance(board, Fpga) else board
+        if not isinstance(board, Fpga):
+            return board
+        return board.in_classes(classes, cluster.alpha, precision.dot)
 
     try:
         by_id = {id(board): board for board in cluster.boards}

@@ -43,7 +43,8 @@ def test_each_implementation_is_in_the_table() -> None:
     for name, of in DSP_TYPES.items():
         for it in of.built:
             numbers = (it.dsp, it.lut, it.ff, it.low, it.high)
-            built.append((name, it.kind, *numbers, it.adds, it.origin, it.source))
+            kind = f"{it.kind} dot:{it.products}" if it.products else it.kind
+            built.append((name, kind, *numbers, it.adds, it.origin, it.source))
     assert sorted(said) == sorted(built)
 
 

@@ -3,6 +3,7 @@ would take minutes.
 """
 
 import dataclasses
+from fractions import Fraction
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import emuchain
-from emuchain.emulator.cluster import Resources
+from emuchain.emulator.cluster import DSP_TYPES, Resources
 from emuchain.emulator.rtl.resources import planned_resources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,39 @@ def test_the_plan_and_the_ratios_are_right(
     for name, (line, found) in built.items():
         assert line == script.row(name, found, planned.pop(name, None))
     assert not planned
+
+
+def test_blocks_are_the_implementations(script: Any) -> None:
+    """What the document says of units is what a board's multipliers take."""
+    text = (ROOT / "docs" / "rtl.md").read_text(encoding="utf-8")
+    rows = {
+        name.strip(): [cell.strip().replace(",", "") for cell in cells]
+        for _, name, *cells, _ in (
+            line.split("|") for line in text.splitlines() if line.startswith("| dot:")
+        )
+    }
+    engines = {it.products: it for it in DSP_TYPES["DSP48E2"].built if it.products}
+    assert {*engines} == {*script.DOTS} and len(rows) == 2 * len(engines)
+    for dot, it in engines.items():
+        sums, more = (
+            rows[f"dot:{dot}, {of}"] for of in ("sums of a unit", "a unit more of an engine")
+        )
+        assert (it.dsp, it.lut, it.ff) == (Fraction(more[3]), int(more[4]), int(more[5]))
+        assert it.low == pytest.approx(int(sums[1]) / int(more[1]), abs=0.006)
+        for cells in (sums, more):
+            taken = Resources(int(cells[1]), int(cells[2]), 0, int(cells[0]))
+            assert script.dot_row("x", taken, 2 * dot).replace(",", "").split("|")[2:-1] == [
+                f" {cell} " for cell in cells
+            ]
+
+
+def test_a_unit_more_is_a_difference(script: Any) -> None:
+    one, two = Resources(5652, 3974, 0, 32), Resources(8987, 5898, 0, 64)
+    exact, add = Resources(377, 512, 0, 32), Resources(1004, 319)
+    assert script.dot_rows(32, exact, add, [one, two]) == [
+        "| dot:32, sums of a unit | 32 | 2,385 | 1,150 | 1/2 | 38 | 18 |",
+        "| dot:32, a unit more of an engine | 32 | 3,335 | 1,924 | 1/2 | 53 | 31 |",
+    ]
 
 
 def test_a_row_says_how_many_times_the_plan(script: Any) -> None:

@@ -153,7 +153,7 @@ def test_a_board_whose_shell_leaves_nothing_reaches_nothing() -> None:
 
 def in_precision(board: Fpga, text: str) -> tuple[Fpga, Precision]:
     precision = precision_of(text)
-    return board.in_classes(precision.multipliers, 1.0), precision
+    return board.in_classes(precision.multipliers, 1.0, precision.dot), precision
 
 
 def gain_over_bf16(board: Fpga, text: str) -> Gain:
@@ -162,15 +162,20 @@ def gain_over_bf16(board: Fpga, text: str) -> Gain:
 
 
 def test_a_gain_by_hand() -> None:
-    """Of a U280's 7,660 DSPs and 615,450 LUTs; 64 int8 products and two additions, each as large as
-    an fp8 multiply-add of 773 LUTs, make 42 + 773 / 32 LUTs a product.
+    """Of a U280's 7,660 DSPs and 615,450 LUTs: int8 products, each with an addition as large as an
+    fp8 multiply-add of 773 LUTs, and an engine of blocks of 32, with 53 LUTs and half a DSP each.
     """
-    found = gain_over_bf16(board_of("u280"), "mxint8 accumulate=dot:32")
-    half, int8, with_additions = 1811, 615450 // 42, 615450 // math.ceil(42 + 773 / 32)
-    assert found.times == pytest.approx(int8 / half, rel=1e-3)
-    size = math.exp(math.hypot(math.log(1.2), math.log(0.95)))
-    assert found.low == pytest.approx(with_additions / half / size, rel=1e-3)
-    assert found.high == pytest.approx(int8 / half * size, rel=1e-3)
+    half, size = 1811, math.exp(math.hypot(math.log(1.2), math.log(0.95)))
+    found = gain_over_bf16(board_of("u280"), "mxint8")
+    assert found.times == pytest.approx(615450 // 42 / half, rel=1e-3)
+    assert found.high == pytest.approx(615450 // 42 / half * size, rel=1e-3)
+    with_additions = gain_over_bf16(board_of("u280"), "mxfp4 accumulate=dot:32")
+    assert with_additions.low == pytest.approx(615450 // (21 + 25) / half / size, rel=1e-3)
+    blocks = gain_over_bf16(board_of("u280"), "mxint8 accumulate=dot:32")
+    assert blocks.times == pytest.approx(615450 // 53 / half, rel=1e-3)
+    assert blocks.low == pytest.approx(615450 // 53 / half / size, rel=1e-3)
+    most = math.exp(math.hypot(math.log(1.2), math.log(0.72)))
+    assert blocks.high == pytest.approx(615450 // 53 / half * most, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", BUILT)
@@ -183,7 +188,13 @@ def test_longer_blocks_gain_more(kind: str) -> None:
     gains = [gain_over_bf16(board, f"mxint8 accumulate={kept}") for kept in sums]
     gains.append(gain_over_bf16(board, "int8 accumulate=int32"))
     lows = [found.low for found in gains]
-    assert lows == sorted(lows) and len({found.times for found in gains}) == 1
+    assert lows == sorted(lows)
+    times = [found.times for found in gains]
+    if any(built.products for built in DSP_TYPES[board.dsp_type or ""].built):
+        assert times[1:4] == sorted({*times[1:4]})
+        assert times[3] <= times[0] == times[4]
+    else:
+        assert len({*times}) == 1
     assert all(found.low <= found.times <= found.high for found in gains)
     assert gain_over_bf16(board, "bf16").times == 1.0
     every = [built for kind in DSP_TYPES.values() for built in kind.built]
