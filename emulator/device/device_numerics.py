@@ -573,10 +573,12 @@ def numerics_of(
         return AttentionSlice(part, seed, arena, formats, inputs)
     if formats is not None and inputs is not None:
         formats = formats.reading(inputs)
+    sums_blocks = formats is not None and formats.precision.dot > 0
     if part.layer.vocabulary_parallel:
-        from .slices import VocabularySlice
+        from .slices import DotVocabularySlice, VocabularySlice
 
-        return VocabularySlice(part, start, seed, arena, formats, kept)
-    if formats is not None and formats.precision.dot and not part.layer.operation.looks_up:
+        own = DotVocabularySlice if sums_blocks else VocabularySlice
+        return own(part, start, seed, arena, formats, kept)
+    if formats is not None and sums_blocks and not part.layer.operation.looks_up:
         return DotSlice(part, start, seed, arena, formats, kept)
     return ConvSlice(part, start, seed, arena, formats, kept)

@@ -389,8 +389,7 @@ def _check_layer(config: Config, layer: Layer) -> None:
             f" block, and {tensors[0].name} has a second one; should be another format, such as"
             " 'mxfp4'"
         )
-    in_single = layer.operation.recurs or layer.vocabulary_parallel
-    if in_single and own.accumulate != "fp32":
+    if layer.operation.recurs and own.accumulate != "fp32":
         raise InputError(
             f"{given}: {layer.name} is {_kind_of(layer)}, whose engines add in fp32; should be"
             " without `accumulate`"

@@ -57,7 +57,7 @@ FEATURES: dict[str, Table] = {
     },
     "`vocabulary_parallel`": {
         **TEXT,
-        "network": sequence({**GRU, "units": 8}, vocabulary_parallel=True),
+        "network": sequence(conv(8, "c"), vocabulary_parallel=True),
     },
     "LSTM": {**TEXT, "network": sequence(LSTM)},
     "GRU": {**TEXT, "network": sequence(GRU)},

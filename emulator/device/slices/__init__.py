@@ -3,7 +3,7 @@
     SliceNumerics        maps in and out, the SFU, the ends of the chain
       ConvSlice          convolutions, fully connected layers, embeddings
         DotSlice         those whose products are summed in blocks, exactly
-        VocabularySlice  a classifier that computes its part of the loss
+        VocabularySlice  a classifier that computes its part of the loss, with either's sums
       AttentionSlice     heads, without weights
       RecurrentSlice     LSTM and GRU, over all time steps
 

@@ -1,6 +1,6 @@
 from .attention import AttentionSlice
 from .conv import ConvSlice, VocabularySlice
-from .dots import DotSlice
+from .dots import DotSlice, DotVocabularySlice
 from .numerics import Learnt, Lengths, SliceNumerics, State
 from .recurrent import TAPE, RecurrentSlice, all_backward, all_forward, states_before
 from .recurrent_weights import array_shapes, joined_weights, kernel_of, named_weights
@@ -10,6 +10,7 @@ __all__ = [
     "AttentionSlice",
     "ConvSlice",
     "DotSlice",
+    "DotVocabularySlice",
     "Learnt",
     "Lengths",
     "RecurrentSlice",

@@ -383,7 +383,7 @@ class VocabularySlice(ConvSlice):
         kept: NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(part, start, seed, arena, formats, kept)
-        self._formats = formats
+        self._error_formats = formats
         self._labels: Labels | None = None
         self._logits = ActRam(arena)
 
@@ -442,8 +442,8 @@ class VocabularySlice(ConvSlice):
             flat, targets.reshape(-1), self.part.out_channels.start, sums, divisors, errors
         )
         assert self.sfu is not None
-        if self._formats is not None:
-            own *= np.float32(self._formats.precision.loss_scale)
-            self._formats.output_errors(self.part, own, samples)
+        if self._error_formats is not None:
+            own *= np.float32(self._error_formats.precision.loss_scale)
+            self._error_formats.output_errors(self.part, own, samples)
         self.sfu.backward(span, {self.part.layer.makes.number: own}, version)
         return own

@@ -33,7 +33,7 @@ from ..formats import MapFormats
 from ..memories import TURNED, ActRam, Arrays
 from ..rules import Rule
 from ..weight_formats import WeightFormats
-from .conv import ConvSlice
+from .conv import ConvSlice, VocabularySlice
 from .numerics import Data, Lengths
 
 Numbers = NDArray[np.int64]
@@ -225,6 +225,12 @@ class DotSlice(ConvSlice):
         if TURNED in state and self._turned is not None:
             self._turned_weights = state[TURNED].copy()
             self._dots.turn_weights(self._turned_weights, self._turned.newest)
+
+
+class DotVocabularySlice(VocabularySlice, DotSlice):
+    """What a device computes for some channels of a classifier that computes its part of the loss,
+    with sums of blocks.
+    """
 
 
 def narrow_sums(precision: Precision) -> tuple[bool, bool, bool]:
