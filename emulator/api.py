@@ -54,6 +54,7 @@ from .run import (
     Simulation,
     Training,
     Weights,
+    check_alike,
     ending_together,
     prepared_on_all,
     run_range,
@@ -428,7 +429,8 @@ def train(
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
             process trains.
         data: a value of the configuration key `data`, a data set, or what `as_data` takes: arrays,
-            a torch Dataset or DataLoader, a data set of Hugging Face.
+            a torch Dataset or DataLoader, a data set of Hugging Face, a stream of samples; the same
+            on all ranks.
         on_step: called on rank 0 after each mini-batch, with its number since the start of
             training, from 1, its mean loss, and its virtual time in ps.
         on_epoch: called on rank 0 after each epoch, with its result and the weights of all layers.
@@ -523,6 +525,7 @@ def _trained(
 
     with files:
         training = prepared_on_all(ranks, lambda: files.enter_context(prepare(ranks)))
+        check_alike(ranks, training.data)
         with ending_together(ranks):
             training.run(on_epoch=record, on_mini_batch=on_step, observer=observer)
     made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]

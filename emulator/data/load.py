@@ -132,7 +132,9 @@ def _of_set(folder: Path, names: set[str]) -> str | None:
         )
     if names & {"dataset_info.json", "dataset_dict.json", "state.json"}:
         return (
-            f"{shown(folder.name)} is a data set of Hugging Face; write its columns with {_ARRAYS}"
+            f"{shown(folder.name)} is a data set of Hugging Face; give"
+            " `datasets.load_from_disk(FOLDER)` to emuchain.train(data=…) in Python, or write"
+            " numbers with its `to_parquet`"
         )
     if {"training.pt", "test.pt"} <= names:
         return (

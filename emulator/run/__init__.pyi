@@ -85,7 +85,14 @@ from .steady_state import (
     steady_rate,
     steady_state,
 )
-from .training import OnMiniBatch, StoppedRun, Training, ending_together, prepared_on_all
+from .training import (
+    OnMiniBatch,
+    StoppedRun,
+    Training,
+    check_alike,
+    ending_together,
+    prepared_on_all,
+)
 from .variants import (
     ALONE,
     CONTROL,
@@ -157,6 +164,7 @@ __all__ = [
     "by_slopes",
     "cause_of",
     "changes_beside",
+    "check_alike",
     "check_needs",
     "checkpoints_of",
     "control_config",

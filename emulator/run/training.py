@@ -8,9 +8,12 @@ train together: those of a launcher follow rank 0 (`lead`), those of a communica
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
@@ -230,6 +233,28 @@ def prepared_on_all(ranks: Ranks, prepare: Callable[[], T]) -> T:
         return made
     ranks.free()
     raise own or _failure(*failures[0])
+
+
+def check_alike(ranks: Ranks, data: Dataset) -> None:
+    """Check on all ranks that each has read the same samples, in the same order.
+
+    Raises:
+        InputError: on all ranks; they have not, as of a stream that draws at random.
+    """
+    if ranks.size == 1:
+        return
+    own = 0
+    for array in (data.train_labels, data.train_images, data.test_labels, data.test_images):
+        if isinstance(array, np.ndarray):  # others are read when they are taken
+            own = zlib.crc32(np.ascontiguousarray(array).data, own)
+    sums = ranks.share((data.n_train, data.n_test, own))
+    other = next((rank for rank, its in enumerate(sums) if its != sums[0]), None)
+    if other is not None:
+        ranks.free()
+        raise InputError(
+            f"`data`: rank {other} has other samples than rank 0; a stream should bring the same, in"
+            " the same order, on all ranks: seed what it draws, and divide nothing among them"
+        )
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 are targets.
 
 In text, a first row in which a cell is no number names the columns. An empty cell is no target;
-inputs have none.
+inputs have none. Parquet with lists has a column of inputs and one of targets, by their names.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...common import InputError, format_bytes, free_room, plural
 from ..dataset import Dataset
 from ..files import check_regular, other_data, shown
 from ..reading import Reading
-from .objects import TARGET_NAMES
+from .objects import TARGET_NAMES, of_columns
 from .values import own_dataset
 
 PARQUET = ".parquet"
@@ -38,7 +38,19 @@ def load_table(path: Path, reading: Reading) -> Dataset:
     check_regular(path)
     where = shown(path)
     is_parquet = path.suffix.lower() == PARQUET
-    names, rows = _rows_of_parquet(path, where) if is_parquet else _rows(path, where)
+    if is_parquet:
+        columns_of_file = _columns_of_parquet(path, where)
+        if any(isinstance(value, list) for value in _firsts(columns_of_file)):
+            if len(reading.target_columns) > 1:
+                raise InputError(f"{where}: `target_columns`: beside lists, one column has targets")
+            part = of_columns(columns_of_file, where, reading.target_columns)
+            name = shown(path.stem)
+            return own_dataset(name, part[:2], None, reading, where=where, note=part.note)
+        names = [*columns_of_file]
+        cells = ([_cell(value) for value in column] for column in columns_of_file.values())
+        rows = [list(row) for row in zip(*cells, strict=True)]
+    else:
+        names, rows = _rows(path, where)
     targets = _target_places(where, names, reading.target_columns)
     inputs = [place for place in range(len(names)) if place not in targets]
     if not inputs:
@@ -79,8 +91,8 @@ def _rows(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
     return names, rows
 
 
-def _rows_of_parquet(path: Path, where: str) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns, and the cells of all rows as the text of a table has them.
+def _columns_of_parquet(path: Path, where: str) -> dict[str, list[Any]]:
+    """Return the values of all columns, by their names.
 
     Raises:
         InputError: pyarrow is not installed, or cannot read the file.
@@ -96,7 +108,7 @@ def _rows_of_parquet(path: Path, where: str) -> tuple[list[str], list[list[str]]
         head = file.metadata
         _check_room(where, head.num_rows * head.num_columns * _BYTES_OF_A_CELL)
         table = file.read()
-        columns = [[_cell(value) for value in column.to_pylist()] for column in table.columns]
+        columns = [column.to_pylist() for column in table.columns]
     except (OSError, ValueError, NotImplementedError) as error:
         reason = shown(" ".join(str(error).split())[:100])
         raise InputError(f"{where}: not a readable Parquet file: {reason}") from None
@@ -104,7 +116,19 @@ def _rows_of_parquet(path: Path, where: str) -> tuple[list[str], list[list[str]]
     _check_names(where, names)
     if not names or not columns[0]:
         raise InputError(f"{where}: empty; a table has a row for each sample")
-    return names, [list(row) for row in zip(*columns, strict=True)]
+    made = dict(zip(names, columns, strict=True))
+    for name, value in zip(names, _firsts(made), strict=True):
+        if isinstance(value, dict | bytes):
+            raise InputError(
+                f"{where}: column {name!r} holds records or bytes, such as pictures; read it in"
+                " Python: emuchain.train(data=datasets.Dataset.from_parquet(FILE))"
+            )
+    return made
+
+
+def _firsts(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """Return the first value of each column, None where it has none."""
+    return [next((value for value in own if value is not None), None) for own in columns.values()]
 
 
 def _cell(value: Any) -> str:

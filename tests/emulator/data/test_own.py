@@ -4,7 +4,8 @@ what is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
+from emuchain.emulator.common.machine import Room
 from emuchain.emulator.data import LazyImages, as_data, load_data
+from emuchain.emulator.data.own import objects
 
 from .array_files import WRITE, Write
 
@@ -159,6 +162,9 @@ class Columns:
     def column_names(self) -> list[str]:
         return [*self._columns]
 
+    def __len__(self) -> int:
+        return N
+
     def __getitem__(self, name: str) -> list[Any]:
         return self._columns[name].tolist()
 
@@ -177,6 +183,9 @@ def test_objects_of_other_libraries() -> None:
         data = as_data(given, test)
         assert np.array_equal(data.train_images, expected.train_images)
         assert np.array_equal(data.test_labels, expected.test_labels)
+        assert ("left out" in data.note) == (
+            "inputs" not in given if isinstance(given, dict) else given is columns
+        )
     assert as_data(Samples(inputs)).classes == Samples.classes
 
 
@@ -199,6 +208,89 @@ def test_loaders_of_pytorch() -> None:
     assert as_data(ragged).shape == (5, 7, 1)
 
 
+def test_streams_are_read_once_in_their_order() -> None:
+    """Of generators, of data sets without numbers, and of what a loader with workers has."""
+    torch = pytest.importorskip("torch", reason="PyTorch, whose streams these are, is missing")
+    inputs = floats(5)
+    expected = as_data((inputs, CLASSES))
+
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc,name-defined]
+        """Samples by themselves: each worker of a loader would bring all of them."""
+
+        def __iter__(self) -> Iterator[tuple[Any, int]]:
+            return zip(torch.from_numpy(inputs), CLASSES.tolist(), strict=True)
+
+    loader = torch.utils.data.DataLoader
+    batches = [(inputs[at : at + 6], CLASSES[at : at + 6]) for at in range(0, N, 6)]
+    for given in (
+        zip(inputs, CLASSES, strict=True),
+        ({"x": x.tolist(), "label": y} for x, y in zip(inputs, CLASSES, strict=True)),
+        Stream(),
+        loader(Stream(), batch_size=3),
+        loader(Stream(), batch_size=3, num_workers=2),
+        loader(batches, batch_size=None),
+    ):
+        data = as_data(given)
+        assert np.array_equal(data.train_images, expected.train_images)
+        assert np.array_equal(data.train_labels, expected.train_labels)
+
+
+def test_a_stream_without_end_ends_where_memory_does(
+    monkeypatch: pytest.MonkeyPatch, one_line: OneLine
+) -> None:
+    monkeypatch.setattr(objects, "free_room", lambda: Room(100_000, "there are"))
+    with pytest.raises(
+        InputError, match=r"first 5,120 samples take .* there are .*islice"
+    ) as error:
+        as_data((np.zeros(4, np.float32), 0) for _ in itertools.count())
+    assert one_line(error)
+    assert as_data(itertools.islice(((np.zeros(4), 0) for _ in itertools.count()), 9)).n_train == 8
+
+
+def test_types_that_numpy_lacks() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, whose types these are, is missing")
+    inputs = torch.from_numpy(floats(5)).bfloat16()
+    kept = as_data((inputs, CLASSES), (inputs, CLASSES)).train_images
+    assert np.array_equal(kept[:, :, 0, 0], inputs.float().numpy())
+
+
+def test_columns_of_numbers_are_a_table() -> None:
+    """As what `datasets` reads of a CSV file has them; a column of inputs leaves others out."""
+    inputs = floats(2)
+    table = Columns(a=inputs[:, 0], b=inputs[:, 1], label=CLASSES)
+    data = as_data(table, table)
+    assert np.array_equal(data.train_images[:, :, 0, 0], inputs)
+    assert not data.note
+    symbols = RANDOM.integers(0, 9, (N, 3))
+    kept = as_data(Columns(input_ids=symbols, attention_mask=symbols, labels=CLASSES))
+    assert "columns left out: attention_mask" in kept.note
+
+
+def test_data_sets_of_hugging_face() -> None:
+    datasets = pytest.importorskip("datasets", reason="Hugging Face's `datasets` is missing")
+    inputs = floats(5)
+    features = {"x": datasets.Sequence(datasets.Value("float32"))}
+    features["label"] = datasets.ClassLabel(names=["a", "b", "c", "d"])
+    columns = {"x": inputs.tolist(), "label": CLASSES.tolist()}
+    data = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+    for given in (
+        data,
+        data.with_format("torch"),
+        data.to_iterable_dataset(num_shards=2),
+        datasets.DatasetDict(train=data, test=data),
+    ):
+        test = None if isinstance(given, dict) else given
+        kept = as_data(given, test)
+        assert np.array_equal(kept.train_images[:, :, 0, 0], inputs)
+        assert kept.classes == ("a", "b", "c", "d")
+    symbols = RANDOM.integers(0, 9, (N, 3)).tolist()
+    text = datasets.Dataset.from_dict({"text": ["a word"] * N, "label": CLASSES.tolist()})
+    with pytest.raises(InputError, match="'text' is of <U6; .*; text becomes symbols by a token"):
+        as_data(text)
+    padded = text.add_column("input_ids", symbols)
+    assert "columns left out: text" in as_data(padded).note
+
+
 SHAPE = "should be (N, values), (N, steps, values)"
 REFUSED: dict[str, tuple[Any, str]] = {
     "no data": (3, "`data`: is 3; should be (inputs, targets)"),
@@ -215,6 +307,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "infinite": ((floats(6), np.full(N, np.inf)), "infinite in single precision"),
     "lists of one": (([[1.0]], [[0], [1]]), "`targets` has shape (2, 1); should be (1, …)"),
     "complex": ((floats(6), np.full(N, 1j)), "`targets` are of complex128"),
+    "three arrays": ((floats(6), CLASSES, CLASSES), "`data`: has 3 arrays; should be (inputs, tar"),
+    "only targets": ({"label": CLASSES}, "`data`: has no column of inputs, but label; call one"),
     "no columns": ({"a": floats(6)}, "has no column of targets, but a; call it `targets`"),
     "one sample": ((floats(6)[:1], [0]), "has one sample, and none for the test"),
 }

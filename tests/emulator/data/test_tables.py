@@ -96,6 +96,40 @@ def test_parquet_by_a_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load_data(path)
 
 
+def test_lists_in_parquet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: OneLine
+) -> None:
+    """They are inputs and targets, as columns of a data set in Python."""
+    columns = {
+        "input_ids": [[number, 1, 2] for number in range(12)],
+        "label": [number % 2 for number in range(12)],
+    }
+    path = tmp_path / "table.parquet"
+    try:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(columns), path)
+    except ImportError:
+        own, table = types.ModuleType("pyarrow"), OneFile.__new__(OneFile)
+        table.metadata = types.SimpleNamespace(num_rows=12, num_columns=2)
+        table.column_names, table.columns = [*columns], [Column(its) for its in columns.values()]
+        own.parquet = types.SimpleNamespace(ParquetFile=lambda _: table)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "pyarrow", own)
+        path.write_text("PAR1")
+    data = load_data(path)
+    assert (data.shape, data.symbols, data.classes) == ((12, 3, 1), 12, ("0", "1"))
+    symbols = np.concatenate([data.train_images, data.test_images])[:, 0, :, 0]
+    assert sorted(symbols.tolist()) == columns["input_ids"]
+    for targets, said in (
+        (("x",), "has no column of x, but input_ids"),
+        (("label", "x"), "beside"),
+    ):
+        with pytest.raises(InputError, match=said) as error:
+            load_data(path, reading=Reading(target_columns=targets))
+        one_line(error)
+
+
 def test_parquet(tmp_path: Path, one_line: OneLine) -> None:
     arrow = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, and is not installed")
     from pyarrow import parquet

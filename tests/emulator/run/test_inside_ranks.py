@@ -186,6 +186,24 @@ def test_every_rank_hears_why_training_ended(comm: Any) -> None:
     assert again.epochs == 2, "and a further run works"
 
 
+def test_a_stream_is_the_same_on_all_ranks_or_refused(comm: Any, bits: Any) -> None:
+    """Samples of a generator, which each rank reads by itself."""
+
+    def samples(shift: int) -> Iterator[tuple[Any, int]]:
+        for number in range(24):
+            yield np.full(4, (number + shift) % 3, np.float32), number % 3
+
+    layers = [{"type": "fc", "features": 3}, {"type": "softmax"}]
+    keys: dict[str, Any] = {
+        "network": {"name": "rows", "input": [4, 1, 1], "layers": layers},
+        **{"batch": 6, "schedule": "sync", "devices": 2, "progress": "none"},
+    }
+    here = emuchain.train(comm=comm, data=samples(0), **keys)
+    assert bits(here.weights) == bits(emuchain.train(data=samples(0), **keys).weights)
+    with pytest.raises(emuchain.InputError, match=r"`data`: rank 1 has other samples than rank 0"):
+        emuchain.train(comm=comm, data=samples(comm.rank), **keys)
+
+
 @pytest.fixture
 def folder(comm: Any) -> Iterator[Path]:
     """A folder that all ranks share; pytest's own are cleared by whichever rank comes last."""
