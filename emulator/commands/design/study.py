@@ -1,22 +1,18 @@
 """`emuchain study`: studies of the papers' questions on any network, without a run.
 
-`compare` and `topology` compare FPDeep with other ways to train on the same boards, `exchange`
-times the exchange of a network's gradients, by the number of workers.
+`compare` and `topology` compare FPDeep with other ways to train on the same boards; others have files of their own.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....kernels.number import FP32
 from ... import view
-from ...common import InputError, format_time_ps, number, plural
+from ...common import InputError, number, plural
 from ..frame.command import (
     SET,
     Answer,
@@ -30,20 +26,17 @@ from ..frame.command import (
 from ..frame.flags import range_option
 from ..frame.kernels import starting
 from ..frame.named import NETWORK, Rate, cluster_option, counts, word_option
-from ..frame.output import phases, tell
+from ..frame.output import phases
 
 if TYPE_CHECKING:
     from ...cluster import Cluster
     from ...network import Network
     from ...run import RankedRanges
-    from ...studies import Comparison, ExchangeTimes, Method, Outcome, Topology
+    from ...studies import Comparison, Method, Outcome, Topology
 
 
 _CLUSTER = "vc709"
 _CHAIN, _DIRECT = "chain (1D)", "direct links (2D)"
-_MOST_WORKERS = 1024
-_MOST_RATIO = 16
-"""Greatest compression ratio: 32 bits over a tag of 2."""
 
 
 @click.group("study", cls=FileGroup)
@@ -457,139 +450,3 @@ def _topology_as_json(links: Topology) -> dict[str, Any]:
             if count
         ],
     }
-
-
-@study.command()
-@click.argument("network", type=NETWORK)
-@click.option(
-    "--workers",
-    type=counts("workers", _MOST_WORKERS),
-    default="4,8,16,64,256,1024",
-    show_default=True,
-    metavar="N,N-N,...",
-)
-@cluster_option(default="titan-xp-10gbe", show_default=True)
-@click.option(
-    "--compress-ratio",
-    "ratio",
-    type=float,
-    default=8.0,
-    show_default=True,
-    help="Compression ratio, in the rows with compression.",
-)
-@plot_option("Draw a picture.")
-@json_option()
-@set_option
-def exchange(
-    network: str, workers: tuple[int, ...], cluster: str, ratio: float, changes: dict[str, object]
-) -> Answer:
-    """Print how long workers take to exchange NETWORK's gradients: by a ring, an aggregator,
-    hierarchies, and all other collectives.
-
-    By the timing model, for up to 1,024 workers, with and without compression in the network
-    interface.
-    """
-    with starting():
-        from ...cluster import load_cluster
-        from ...plan import network_of
-        from ...studies import draw_exchanges, exchange_times
-
-    if not (math.isfinite(ratio) and 1 <= ratio <= _MOST_RATIO):
-        given = f"`--compress-ratio` = {ratio:g}"
-        raise InputError(
-            f"{given}: must be from 1 to {_MOST_RATIO}, as a value keeps a tag of 2 bits"
-        )
-    loaded, boards = network_of(network), load_cluster(cluster, changes, blame=SET)
-    _note_idle(cluster, changes, boards)
-    gradient_bytes = FP32.bytes_of(loaded.parameters)
-    title = f"{loaded.name}, {gradient_bytes / 1e6:,.1f} MB of gradients, on {boards.name}"
-    rows = []
-    with phases(f"exchanges among up to {plural(workers[-1], 'worker')}"):
-        for count in workers:
-            rows += [
-                exchange_times(boards.interconnect, loaded.parameters, count, assumed)
-                for assumed in (None, ratio)
-            ]
-    to_try = ["emuchain", "simulate", network, "--cluster", cluster, *set_words(changes)]
-    to_try += ["--schedule", "data-parallel-ring", "--devices", str(workers[0])]
-    to_try += ["--batch", str(16 * workers[0]), "--samples", str(64 * workers[0])]
-    said = {"network": loaded.name, "cluster": boards.name, "gradient_bytes": gradient_bytes}
-    return Answer(
-        lambda: _print_exchanges(title, rows, shlex.join(to_try)),
-        lambda: {**said, "exchanges": [dataclasses.asdict(row) for row in rows]},
-        lambda picture: draw_exchanges(title, rows, picture),
-    )
-
-
-def _note_idle(cluster: str, changes: Mapping[str, object], boards: Cluster) -> None:
-    """Tell of each changed key without which the interconnect, and so the exchange, is what it is
-    with all.
-    """
-    from ...cluster import load_cluster
-
-    for key in changes:
-        without = load_cluster(
-            cluster, {other: value for other, value in changes.items() if other != key}
-        )
-        if without.interconnect == boards.interconnect:
-            own = "links" if boards.own_interconnect is None else "network"
-            tell(
-                f"emuchain: note: {SET} {key}: has no effect; an exchange takes what it does by"
-                f" keys of `{own}` alone"
-            )
-
-
-def _fastest(row: ExchangeTimes, how: str) -> str:
-    """Return the ways to exchange among some workers, the fastest first."""
-    times = sorted(row.by_name.items(), key=lambda timed: timed[1])
-    shown = [f"{way} {format_time_ps(time_ps)}" for way, time_ps in times]
-    return f"{plural(row.workers, 'worker')}{how}: {', '.join(shown)}"
-
-
-def _print_exchanges(title: str, rows: Sequence[ExchangeTimes], to_try: str) -> None:
-    plain, compressed = rows[-2:]
-    fastest = [
-        _fastest(plain, ""),
-        _fastest(compressed, f", compressed {compressed.ratio:g} times"),
-    ]
-    view.print_answer([title, *fastest, view.next_line(to_try)])
-    shown = [
-        [
-            str(row.workers),
-            "-" if row.ratio is None else f"{row.ratio:g}",
-            format_time_ps(row.ring_ps),
-            format_time_ps(row.aggregator_ps),
-            f"{row.groups}x{row.workers // row.groups}",
-            format_time_ps(row.rings_under_aggregator_ps),
-            format_time_ps(row.rings_of_rings_ps),
-        ]
-        for row in rows
-    ]
-    columns = [
-        "workers",
-        "ratio",
-        "ring",
-        "aggregator",
-        "groups",
-        "rings, aggregator",
-        "rings, ring",
-    ]
-    view.table("Time of an exchange", columns, shown)
-    names = [*dict.fromkeys(name for row in rows for name in row.collectives)]
-    others = []
-    for row in rows:
-        times = (row.collectives.get(name) for name in names)
-        ratio = "-" if row.ratio is None else f"{row.ratio:g}"
-        said = ("-" if time_ps is None else format_time_ps(time_ps) for time_ps in times)
-        others.append([str(row.workers), ratio, *said])
-    if names:
-        view.table("By other collectives", ["workers", "ratio", *names], others)
-    print()
-    view.say(
-        "A ring sends two gradients over each link regardless of the number of workers, so its time"
-        " grows only with latency; an aggregator's time grows with the workers. Hierarchies sum by"
-        " rings within groups, then by an aggregator or a ring between groups: they send more, in"
-        " fewer steps. Halving and doubling sends as much as a ring, in steps that grow with the"
-        " logarithm of the workers. Gradients are compressed, weights are not; where links are faster than the"
-        " compression engines of the network interface, compression takes longer than it saves."
-    )

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from emuchain.emulator.commands.design.study import exchange
+from emuchain.emulator.commands.command_line import commands
+from emuchain.emulator.commands.design.exchange import exchange
 from emuchain.emulator.common import InputError
 from emuchain.emulator.studies import ExchangeTimes, groups_of
 
@@ -102,6 +103,25 @@ def test_the_table() -> None:
     text = printed("hdc", "--workers", "12")
     assert "hdc, 4.6 MB of gradients, on titan-xp-10gbe" in text
     assert "3x4" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("quick-cifar --cluster u280", "simulate quick-cifar"),
+        ("vgg16", "study exchange vgg16"),  # whose engines have too few multipliers on a board
+        ("quick-cifar --cluster p100", "study exchange quick-cifar"),  # of GPUs
+    ],
+)
+def test_what_to_try_next_works(monkeypatch: pytest.MonkeyPatch, words: str, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    lines = printed(*words.split(), "--workers", "4").splitlines()
+    [line] = [line for line in lines if line.startswith("next:")]
+    tried = line.removeprefix("next:").split()
+    assert tried[0] == "emuchain"
+    assert " ".join(tried[1:]).startswith(command)
+    result = CliRunner().invoke(commands, tried[1:])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize(("workers", "groups"), [(1, 1), (7, 1), (12, 3), (16, 4), (1024, 32)])
