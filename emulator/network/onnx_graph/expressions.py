@@ -24,11 +24,11 @@ from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
     (
-        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Cos Div Equal Exp Expand Flatten Gather"
-        " Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or"
-        " Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd"
-        " ReduceSum ReduceSumSquare Reshape Sigmoid Sin Slice Softplus Split Sqrt Squeeze Sub Sum Tanh"
-        " Tile Transpose Trilu Unsqueeze Where"
+        "Abs Add And Cast CastLike Clip Concat ConstantOfShape Cos CumSum Div Einsum Equal Exp Expand"
+        " Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity IsNaN Less"
+        " LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pow Range Reciprocal ReduceL1 ReduceL2"
+        " ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Sigmoid Sign"
+        " Sin Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where"
     ).split()
 )
 """Operators whose results have known sizes, and which take no longer than the sizes of inputs and
@@ -36,8 +36,8 @@ results say.
 """
 
 _MOVES = frozenset(
-    "Cast CastLike Concat Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose"
-    " Unsqueeze".split()
+    "Cast CastLike Concat Expand Flatten Gather GatherElements GatherND Identity Reshape Slice"
+    " Split Squeeze Tile Transpose Unsqueeze".split()
 )
 """Those that only move numbers."""
 
@@ -80,11 +80,13 @@ class Expressions:
         }
         if not all(constant.kind and _is_plain(constant) for constant in given.values()):
             return None
+        if "..." in str(node.attributes.get("equation", "")):
+            return None
         inferred = self._inferred(node, given)
         if inferred is None:
             return None
         made = [Constant(name, shape, None, kind=kind) for name, (kind, shape) in inferred.items()]
-        self._check(node, list(given.values()), made)
+        self._check(node, [given[name] for name in node.inputs if name], made)
         self._values.update(
             {
                 name: _array(constant)
@@ -184,6 +186,8 @@ class Expressions:
         self._work += _NODE_WORK + sum(map(_bytes, [*taken, *made]))
         if node.operator == "MatMul" and taken[0].shape:
             self._work += math.prod(made[0].shape) * taken[0].shape[-1]
+        if node.operator == "Einsum":
+            self._work += _products(str(node.attributes.get("equation", "")), taken)
         if self._bytes > self._most_bytes or self._work > self._most_work:
             raise node.refusal(
                 f"computes constants beyond {format_bytes(self._most_bytes)} in all, or by too many"
@@ -228,6 +232,15 @@ def _named(
     node: OnnxNode, constants: Sequence[Constant | None]
 ) -> list[tuple[Constant | None, str]]:
     return list(zip(constants, node.inputs, strict=True))
+
+
+def _products(equation: str, taken: Sequence[Constant]) -> int:
+    """Return how many products a sum by Einstein's convention computes."""
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    sizes = dict[str, int]()
+    for term, constant in zip(terms, taken, strict=True):
+        sizes.update(zip(term, constant.shape, strict=True))
+    return math.prod(sizes.values())
 
 
 def _is_plain(constant: Constant) -> bool:

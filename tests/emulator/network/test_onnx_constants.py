@@ -71,6 +71,17 @@ def normalised(graph: Graph) -> str:
     )
 
 
+def counted(graph: Graph) -> str:
+    """The rows from the last to the first, whose numbers are sums of ones."""
+    ones = graph.array(np.ones(5, np.int64))
+    counts = graph.node("CumSum", ones, graph.array(np.array(0)), reverse=1)
+    places = graph.node("Unsqueeze", graph.node("Sub", counts, graph.numbers(1)), graph.numbers(1))
+    columns = graph.node("Expand", places, graph.numbers(5, 64))
+    return graph.node(
+        "Transpose", graph.node("GatherElements", graph.array(W), columns, axis=0), perm=[1, 0]
+    )
+
+
 EXPRESSIONS: dict[str, tuple[Callable[[Graph], str], np.ndarray]] = {
     "transposed": (transposed, W),
     "reshaped": (lambda g: g.node("Reshape", g.array(W.T.ravel().copy()), g.numbers(64, -1)), W),
@@ -93,6 +104,11 @@ EXPRESSIONS: dict[str, tuple[Callable[[Graph], str], np.ndarray]] = {
         ),
         2 * W,
     ),
+    "by Einstein's sum": (
+        lambda g: g.node("Einsum", g.array(W), g.numbers(1.0, 2.0), equation="oi,k->io"),
+        3 * W,
+    ),
+    "at places that are counted": (counted, W[::-1]),
 }
 
 
@@ -102,7 +118,9 @@ def test_weights_that_are_computed(tmp_path: Path, case: str) -> None:
     [_, fc] = weights_of(tmp_path, classifier(made)).values()
     np.testing.assert_allclose(fc["weight"].reshape(5, 64), expected, rtol=1e-6)
     note = load_network(str(tmp_path / "mine.onnx")).note
-    assert ("1 array of weights" in note) == (case in ("normalised", "a product"))
+    assert ("1 array of weights" in note) == (
+        case in ("normalised", "a product", "by Einstein's sum")
+    )
 
 
 def test_a_transposed_weight_of_gemm(tmp_path: Path) -> None:
@@ -119,6 +137,9 @@ HOSTILE: dict[str, Callable[[Graph], str]] = {
         transposed(g),
         *(g.node("Concat", *[g.last] * 2, axis=0) for _ in range(40)),
     ][-1],
+    "sums": lambda g: g.node(
+        "Einsum", g.array(W), *[g.numbers(*[1.0] * 16)] * 6, equation="oi,a,b,c,d,e,f->io"
+    ),
     "products": lambda g: g.node("MatMul", *[g.node("ConstantOfShape", g.numbers(2000, 2000))] * 2),
 }
 
