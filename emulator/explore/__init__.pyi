@@ -1,3 +1,4 @@
+from .bounds import all_cuts_ps, cuts_between_layers_ps
 from .candidates import (
     DATA_PARALLEL,
     Candidate,
@@ -22,8 +23,6 @@ from .partition import (
     Partition,
     Pieces,
     Step,
-    all_cuts_ps,
-    cuts_between_layers_ps,
     filled_cut,
     fits_at_all,
     ideal,

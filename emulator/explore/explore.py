@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from ..common import InputError
 from ..profile import Stages
 from ..schedule import Backward, Machine, PipelineKind, Transport
+from .bounds import all_cuts_ps, cuts_between_layers_ps
 from .candidates import Candidate, Wires, data_parallel, kind_of_order, pipelined, searched
-from .partition import Demand, Pieces, all_cuts_ps, cuts_between_layers_ps
+from .partition import Demand, Pieces
 from .search import Search
 
 _FINEST = 100
