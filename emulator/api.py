@@ -24,10 +24,12 @@ from ..kernels import register as add_extension
 from ..launch import MpiRanks, Ranks, SingleProcess
 from .arguments import (
     AnyCluster,
+    AnyClusterOrData,
     AnyData,
     AnyNetwork,
     OfPairs,
     check_files,
+    cluster_and_data,
     configured_plan,
     data_of_call,
     given_keys,
@@ -376,7 +378,7 @@ def simulate(
 @overload
 def train(
     network: AnyNetwork = ...,
-    cluster: AnyCluster = ...,
+    cluster: AnyClusterOrData = ...,
     *,
     seeds: int,
     comm: Any = ...,
@@ -391,7 +393,7 @@ def train(
 @overload
 def train(
     network: AnyNetwork | Plan = ...,
-    cluster: AnyCluster = ...,
+    cluster: AnyClusterOrData = ...,
     *,
     comm: Any = ...,
     data: AnyData = ...,
@@ -408,7 +410,7 @@ def train(
 @typed
 def train(
     network: AnyNetwork | Plan = "quick-cifar",
-    cluster: AnyCluster = "vc709",
+    cluster: AnyClusterOrData = "vc709",
     *,
     comm: Any = None,
     data: AnyData = None,
@@ -425,7 +427,8 @@ def train(
 
     Args:
         network: the network to train, or a plan.
-        cluster: the cluster to run on; unused with a plan.
+        cluster: the cluster to run on; unused with a plan. Data may stand in its place,
+            `train(network, data)`, on the default cluster.
         comm: an mpi4py communicator, all of whose ranks make this same call; without it, one
             process trains.
         data: a value of the configuration key `data`, a data set, or what `as_data` takes: arrays,
@@ -448,6 +451,7 @@ def train(
         InputError: a setting is unknown, out of range, or contradicts another one, or training
             diverged; on all ranks.
     """
+    cluster, data = cluster_and_data(cluster, data)
     network, cluster, settings = named_in_place(network, cluster, settings)
     if seeds is not None and (isinstance(network, Plan) or trace is not None):
         raise InputError(

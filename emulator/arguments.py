@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from numbers import Number
 from typing import Annotated, Any, Literal, TypeAlias
 
 from .cluster import Cluster, load_cluster
@@ -21,6 +22,7 @@ _SPLITS = "test_share", "split_seed"
 AnyNetwork = str | os.PathLike[str] | Mapping[str, Any] | Network
 AnyCluster = str | os.PathLike[str] | Mapping[str, Any] | Cluster
 AnyData = Annotated[Any, "`data_of_call` checks it"]
+AnyClusterOrData = Annotated[Any, "`cluster_and_data` checks it"]
 OfPairs: TypeAlias = Literal[
     "farnn", "farnn-no-overlap", "farnn-all-fpga", "gpu-standard", "gpu-persistent"
 ]
@@ -110,6 +112,27 @@ def data_of_call(
         return None, data.checked()
     splits = {key: value for key, value in (settings or {}).items() if key in _SPLITS}
     return None, as_data(data, **splits)
+
+
+def cluster_and_data(second: AnyClusterOrData, data: AnyData) -> tuple[AnyCluster, AnyData]:
+    """Return cluster and data of a call whose second argument may be either: `train(network,
+    data)`.
+
+    Text, paths and mappings name a cluster there; anything else is data, on the default cluster.
+
+    Raises:
+        InputError: the second argument is neither, or there are data beside it.
+    """
+    if isinstance(second, str | os.PathLike | Mapping | Cluster):
+        return second, data
+    if second is None:
+        return _CLUSTER, data
+    if data is not None or isinstance(second, Number):
+        raise InputError(
+            f"`cluster`: is {described(second)}; should be text, a path, a mapping of names or a"
+            " Cluster; data in its place only without `data`"
+        )
+    return _CLUSTER, second
 
 
 def resumed_network(given: AnyNetwork | Plan, kept: Network) -> Network:

@@ -211,6 +211,24 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
 }
 
 
+def test_data_in_the_place_of_the_cluster(one_line: OneLine) -> None:
+    keys: Any = {"batch": 6, "progress": "none"}
+    data, plain = IMAGES.astype(np.float32), data_set()
+    second = emuchain.train(small(), plain, **keys)
+    by_name = emuchain.train(small(), "vc709", data=plain, **keys)
+    for name, arrays in by_name.weights.items():
+        for kind, array in arrays.items():
+            np.testing.assert_array_equal(second.weights[name][kind], array)
+    assert second.config["data"] == by_name.config["data"]
+    assert emuchain.train(small(), (data, LABELS), test_share=0.5, **keys).epochs == 1
+    for both in ({"data": plain}, {"data": "shapes"}):
+        with pytest.raises(InputError, match="data in its place only without `data`") as error:
+            emuchain.train(small(), (data, LABELS), **both, **keys)
+        assert one_line(error)
+    with pytest.raises(InputError, match="`cluster`: is 3; should be text"):
+        emuchain.train(small(), 3)
+
+
 @pytest.mark.parametrize("key", SETTINGS)
 def test_settings_of_numpy_and_paths(key: str) -> None:
     given, kept = SETTINGS[key]
