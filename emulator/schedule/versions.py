@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .action import PASSES, Action, Kind, SampleSpan
+from .action import PASSES, Action, Kind, MicroBatch, SampleSpan
 
 
 class VersionedAction(NamedTuple):
@@ -145,24 +145,27 @@ class SpanStore:
         """Return the array to write a span's maps into; `shape` is that of one sample. They are
         then kept.
         """
-        [room] = self._rooms(span, [(shape, np.float32)])
-        return room
+        [held] = self._held_of(span.micro_batch, [(shape, np.float32)])
+        return held[span.begin : span.end]
 
     def put(self, span: SampleSpan, *arrays: Arrays) -> None:
         """Keep the arrays of a span."""
         if span.is_whole:
             self._held[span.micro_batch.index] = list(arrays)
             return
-        for room, maps in zip(
-            self._rooms(span, [(a.shape[1:], a.dtype) for a in arrays]), arrays, strict=True
-        ):
-            room[...] = maps
+        forms = ((maps.shape[1:], maps.dtype) for maps in arrays)
+        for held, maps in zip(self._held_of(span.micro_batch, forms), arrays, strict=True):
+            held[span.begin : span.end] = maps
 
-    def _rooms(self, span: SampleSpan, forms: list[tuple[tuple[int, ...], Any]]) -> list[Arrays]:
-        index, samples = span.micro_batch.index, span.micro_batch.samples
-        if index not in self._held:
-            self._held[index] = [self._take((samples, *shape), dtype) for shape, dtype in forms]
-        return [held[span.begin : span.end] for held in self._held[index]]
+    def _held_of(
+        self, micro_batch: MicroBatch, forms: Iterable[tuple[tuple[int, ...], Any]]
+    ) -> list[Arrays]:
+        """Return the arrays of a micro-batch, made now if it has none: of these shapes and types."""
+        held = self._held.get(micro_batch.index)
+        if held is None:
+            shapes = (((micro_batch.samples, *shape), dtype) for shape, dtype in forms)
+            held = self._held[micro_batch.index] = [self._take(*form) for form in shapes]
+        return held
 
     def discard(self, index: int) -> None:
         """Forget a micro-batch, if something of it is held."""
