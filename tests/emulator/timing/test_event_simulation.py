@@ -108,16 +108,26 @@ def planned(draw: st.DrawFn, cases: st.SearchStrategy[Case]) -> Drawn:
     return Drawn(case, plan)
 
 
-@hypothesis.given(planned(st.one_of(*[chains()] * 4, replicas())))
-@hypothesis.settings(max_examples=120)
-def test_same_picoseconds(drawn: Drawn) -> None:
-    check_rows(drawn)
+CASES = {
+    "chains and replicas": (st.one_of(*[chains()] * 4, replicas()), 120),
+    "on arrays": (array_chains(), 400),
+    "with attention": (attention_chains(), 80),
+    "with attention in formats": (narrow_attention_chains(), 60),
+    "where slices compute the loss": (vocabulary_chains(), 60),
+    "with tied weights": (tied_chains(), 80),
+    "with frozen layers": (frozen_chains(), 120),
+    "in any formats": (narrow_chains(), 60),
+    "in formats by layer": (formats_by_layer(), 60),
+    "with sums of blocks": (dot_chains(), 40),
+}
+"""Strategies of cases, and how many are compared."""
 
 
-@hypothesis.given(planned(array_chains()))
-@hypothesis.settings(max_examples=400)
-def test_same_picoseconds_on_arrays(drawn: Drawn) -> None:
-    check_rows(drawn)
+@pytest.mark.parametrize("name", CASES)
+def test_same_picoseconds(name: str) -> None:
+    cases, examples = CASES[name]
+    compared = hypothesis.settings(max_examples=examples)(check_rows)
+    hypothesis.given(planned(cases))(compared)()
 
 
 @hypothesis.given(planned(built_chains()))
@@ -125,30 +135,6 @@ def test_same_picoseconds_on_arrays(drawn: Drawn) -> None:
 def test_same_picoseconds_where_multipliers_are_built(drawn: Drawn) -> None:
     boards = drawn.plan.cluster.boards
     assert all(board.budget is not None for board in boards)  # type: ignore[attr-defined]  # FPGAs
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(attention_chains()))
-@hypothesis.settings(max_examples=80)
-def test_same_picoseconds_with_attention(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(narrow_attention_chains()))
-@hypothesis.settings(max_examples=60)
-def test_same_picoseconds_with_attention_in_formats(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(vocabulary_chains()))
-@hypothesis.settings(max_examples=60)
-def test_same_picoseconds_where_slices_compute_the_loss(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(tied_chains()))
-@hypothesis.settings(max_examples=80)
-def test_same_picoseconds_with_tied_weights(drawn: Drawn) -> None:
     check_rows(drawn)
 
 
@@ -173,30 +159,6 @@ def test_tables_do_not_wait_for_blocks_that_a_device_stores() -> None:
     plan = emuchain.plan(network, cluster, **keys)
     assert plan.timing.tied and any(block.store_device == 0 for block in plan.timing.blocks)
     check_rows(Drawn(Case(network, cluster, keys), plan))
-
-
-@hypothesis.given(planned(frozen_chains()))
-@hypothesis.settings(max_examples=120)
-def test_same_picoseconds_with_frozen_layers(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(narrow_chains()))
-@hypothesis.settings(max_examples=60)
-def test_same_picoseconds_in_any_formats(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(formats_by_layer()))
-@hypothesis.settings(max_examples=60)
-def test_same_picoseconds_in_formats_by_layer(drawn: Drawn) -> None:
-    check_rows(drawn)
-
-
-@hypothesis.given(planned(dot_chains()))
-@hypothesis.settings(max_examples=40)
-def test_same_picoseconds_with_sums_of_blocks(drawn: Drawn) -> None:
-    check_rows(drawn)
 
 
 _TIED = tied_chains().filter(
