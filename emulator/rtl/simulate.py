@@ -365,8 +365,7 @@ def simulate_rtl(
         values = 0
         for model in models:
             for name, (model_values, trained) in _pairs(model, reference.after).items():
-                # Bits, not numbers: 0 and -0 are equal as numbers, and a NaN equals none.
-                wrong[name] = int((model_values.view(np.uint32) != trained.view(np.uint32)).sum())
+                wrong[name] = int((_bits(model_values) != _bits(trained)).sum())
                 values += model_values.size
         engines = tuple(_rows(rtl, models))
         modelled_ps = run_mini_batches(_modelled(plan), config.batch, len(batches))
@@ -378,6 +377,13 @@ def simulate_rtl(
     finally:
         for model in models:
             model.close()
+
+
+def _bits(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Return bits, not numbers: 0 and -0 are equal as numbers, and a NaN equals none. All NaNs are
+    one, since processors make others than RTL does.
+    """
+    return np.where(np.isnan(values), np.float32(np.nan), values).view(np.uint32)
 
 
 def waves_file(waves: str, device: int) -> pathlib.Path:

@@ -73,7 +73,7 @@ def plan(of: Any, boards: Any, devices: int, batch: int = 2, **settings: Any) ->
     """The plan of mini-batches under `sync`."""
     sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
     found = emuchain.plan(
-        of, boards, devices=devices, schedule="sync", learning_rate=0.05, **sizes, **settings
+        of, boards, devices=devices, schedule="sync", **{"learning_rate": 0.05, **sizes, **settings}
     )
     assert isinstance(found, ChainPlan)
     return found
@@ -93,12 +93,9 @@ def modules_beside(top: Path) -> list[Path]:
     return [top.parent / module.name for module in sources()]
 
 
-def simulated(
-    of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None
-) -> RtlResult:
-    """Write, lint, build and simulate the RTL of a plan in a folder; a mutation is not linted."""
-    tools, rtl = find_tools(), Rtl.of(of, latency)
-    tops = rtl.write(folder / "rtl")
+def built(rtl: Rtl, folder: Path, mutation: Mutation | None = None) -> list[Path]:
+    """Write, lint and build the RTL of a plan in a folder; a mutation is not linted."""
+    tools, tops = find_tools(), rtl.write(folder / "rtl")
     if mutation is not None:
         path = folder / "rtl" / f"{mutation.module}.sv"
         text = path.read_text(encoding="utf-8")
@@ -106,7 +103,15 @@ def simulated(
         path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     for top in tops if mutation is None else ():
         assert lint(tools, top, modules_beside(top)) == ""
-    libraries = build_models(rtl, tops, tools, folder / "models")
+    return build_models(rtl, tops, tools, folder / "models")
+
+
+def simulated(
+    of: ChainPlan, folder: Path, latency: int = 0, mutation: Mutation | None = None
+) -> RtlResult:
+    """Simulate the RTL of a plan, built in a folder, on drawn images."""
+    rtl = Rtl.of(of, latency)
+    libraries = built(rtl, folder, mutation)
     result = simulate_rtl(rtl, libraries, trained_mini_batches(of, drawn_images(of)))
     shutil.rmtree(folder / "models")
     return result
