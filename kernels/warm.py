@@ -98,6 +98,7 @@ def _groups() -> list[_Group]:
         _Group(attention.warm, f"{store.ROOM}.attention.heads", 7.1),
         _Group(recurrent.warm_lstm, f"{store.ROOM}.recurrent.lstm_steps", 5.4),
         _Group(quantise.warm, f"{store.ROOM}.quantise.loops", 4.8),
+        _Group(recurrent.warm_summed, f"{store.ROOM}.recurrent.lines", 3.0),
         _Group(recurrent.warm_gru, f"{store.ROOM}.recurrent.gru_steps", 2.9),
         _Group(_warm_narrow_sums, f"{store.ROOM}.conv.narrow_kernel", 1.9),
         _Group(pipeline.warm, f"{store.ROOM}.pipeline.orders", 3.6),

@@ -566,7 +566,7 @@ def numerics_of(
     if part.layer.operation.recurs:
         from .slices import RecurrentSlice  # its kernels are loaded by runs that need them
 
-        return RecurrentSlice(part, seed, arena, formats)
+        return RecurrentSlice(part, seed, arena, formats, inputs)
     if not part.layer.has_weights:
         from .slices import AttentionSlice
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...kernels.conv import Convolving, DotConvolution
 from ...kernels.number import BlockGrid, Rounding
 from ...kernels.optimizers import count_unmoved
-from ...kernels.quantise import Draws
+from ...kernels.quantise import Draws, on_blocks
 from ..mapping import Cut, Slice
 from .formats import Data, MapFormats, round_into
 
@@ -280,6 +280,24 @@ class RowFormats(ParameterFormats):
         rows = weights.reshape(self.shape)
         words = Draws(stream, self.first, self.step)
         round_into(rows, out.reshape(self.shape), *form, -1, words, counts)
+
+    def turned(self, weights: Data, gates: int, update: int) -> Data:
+        """Return weights as EB reads them where it has its own: in blocks of a gate's rows, of which
+        those of a unit lie side by side; rounded from those that updates change, by the words of
+        the others; not counted.
+        """
+        precision = self.formats.precision
+        grid, rounding = precision.weights.grid, precision.rounding_of("weights")
+        assert isinstance(grid, BlockGrid)
+        rows, columns = self.shape
+        by_unit = np.ascontiguousarray(weights).reshape(rows // gates, gates * columns)
+        words = None
+        if rounding is Rounding.STOCHASTIC:
+            stream = self.formats.words_of_weights("weights", self.layer, update, 0)
+            firsts = range(self.first, self.first + rows * self.step, self.step)
+            words = np.stack([stream.words(first, columns) for first in firsts])
+            words = words.reshape(by_unit.shape)
+        return on_blocks(by_unit, grid, 0, rounding, words).reshape(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)

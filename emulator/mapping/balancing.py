@@ -157,7 +157,9 @@ def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
     """Return the lines of the weights that FP reads, of `channels` of a slice's cut channels: along
     the dimension that is not cut, or along what FP sums, where blocks of products are summed.
     """
-    if not formats_of(part, storage).lies_across or part.layer.operation.looks_up:
+    operation = part.layer.operation
+    is_alike = operation.looks_up or operation.recurs  # whose lines are what FP sums
+    if is_alike or not formats_of(part, storage).lies_across:
         return weight_lines(part, channels)
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
@@ -171,12 +173,27 @@ def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:
     layer = part.layer
     if not formats_of(part, storage).turns or not layer.has_eb or layer.operation.looks_up:
         return None
+    if isinstance(layer.operation, Recurrent):
+        return _turned_rows(layer, layer.operation, channels)
     outs, ins, kernel_rows, kernel_columns = layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
     taps, line = ins * kernel_rows * kernel_columns, layer.channels // layer.operation.groups
     if outs % line:  # a part of a group, or of several
         return Lines(outs, taps)
     return Lines(line, taps * (outs // line))
+
+
+def _turned_rows(layer: Layer, operation: Recurrent, channels: int) -> Lines:
+    """Return the same of a recurrent layer: lines of a gate's units, for each state and, if errors
+    of inputs are needed, for each input; and of a projection's outputs.
+    """
+    units = channels if operation.is_divisible else operation.units
+    columns = operation.hidden + layer.needs_errors * layer.input[0]
+    rows = Lines(units, operation.directions * operation.gates * columns)
+    if operation.projection is None:
+        return rows
+    beside = Lines(operation.projection, operation.directions * operation.units)
+    return dataclasses.replace(rows, beside=(beside,))
 
 
 def stored_weight_bytes(part: Slice, channels: int, storage: Storage) -> int:

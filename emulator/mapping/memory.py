@@ -258,15 +258,32 @@ def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:
     if not storage.dot or not (layer.has_pg or attends) or layer.operation.looks_up:
         return Buffer()
     pixels, places = math.prod(layer.output[1:]), math.prod(layer.kernel)
-    operands = (
+    operands = [
         (len(part.in_channels) * places, storage.activations),
         (len(part.out_channels), storage.errors),
-    )
+    ]
+    if isinstance(layer.operation, Recurrent):
+        operands[1:] = _step_operands(part, layer.operation, storage)
     held = [memories(count, min(number.block, pixels), number) for count, number in operands]
     if attends:
         queries = [min(number.block, pixels) for _, number in operands]
         held.append(memories(sum(queries), pixels, storage.sums))
     return sum(held, Buffer())
+
+
+def _step_operands(
+    part: Slice, operation: Recurrent, storage: Storage
+) -> list[tuple[int, NumberFormat]]:
+    """Return what PG of a recurrent layer multiplies of each step beside the inputs: states, and
+    what a projection or a reset's product multiplies; and errors of gates and of a projection.
+    """
+    units = part.channels if operation.is_divisible else operation.units
+    states = operation.hidden + operation.units * operation.multiplies_inner
+    errors = units * operation.error_lines + (operation.projection or 0)
+    return [
+        (operation.directions * states, storage.made),
+        (operation.directions * errors, storage.errors),
+    ]
 
 
 def _input_lines(part: Slice, samples: int = 1) -> Lines:

@@ -47,7 +47,8 @@ def cut_channels(layer: Layer) -> int:
 
 def channels_together(layer: Layer, precision: Precision) -> int:
     """Return how many of the channels along which a layer is cut stay together, counted from 0:
-    whole blocks of products that are summed exactly, and of errors that each slice makes by itself.
+    whole blocks of products that are summed exactly, and of errors and states that each slice makes
+    by itself.
 
     Cut by outputs, a layer without EB sums no products of them.
     """
@@ -57,6 +58,8 @@ def channels_together(layer: Layer, precision: Precision) -> int:
     together = own.whole_channels if is_summed and sums else 1
     if layer.vocabulary_parallel:
         together = math.lcm(together, own.errors.block or 1)
+    if layer.operation.recurs:  # of a board's own units: states, and errors of gates
+        together = math.lcm(together, own.activations.block or 1, own.errors.block or 1)
     outputs = layer.channels // layer.operation.groups
     # Of groups that have no whole blocks, each stays whole.
     return together if layer.operation.groups == 1 or not outputs % together else outputs

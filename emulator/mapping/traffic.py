@@ -320,8 +320,9 @@ def streams_between(
         later = layer.channels - right.begin, rows, columns
         crossing.append(Stream(DataPath.STATES, states, *later, own.activations))
         if layer.has_eb:
-            crossing.append(Stream(DataPath.INPUT_ERRORS, states, layer.channels, rows, columns))
-            crossing.append(Stream(DataPath.STATE_ERRORS, states, *later))
+            every = layer.channels, rows, columns
+            crossing.append(Stream(DataPath.INPUT_ERRORS, states, *every, own.sums))
+            crossing.append(Stream(DataPath.STATE_ERRORS, states, *later, own.sums))
     return tuple(crossing)
 
 

@@ -23,7 +23,7 @@ from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
-from ..network import Layer, Network, engine_classes
+from ..network import Layer, Network, Recurrent, engine_classes
 from ..network.operations.attention import Attention
 from ..number import KINDS, Precision, check_dots, sum_bits
 from ..schedule import (
@@ -389,13 +389,14 @@ def _check_layer(config: Config, layer: Layer) -> None:
             f" block, and {tensors[0].name} has a second one; should be another format, such as"
             " 'mxfp4'"
         )
-    if layer.operation.recurs and own.accumulate != "fp32":
-        raise InputError(
-            f"{given}: {layer.name} is {_kind_of(layer)}, whose engines add in fp32; should be"
-            " without `accumulate`"
-        )
     if own.accumulate == "int32":
         _check_integers(config.batch, operands, layer, given)
+        if layer.operation.recurs and own.activations != operands.activations:
+            raise InputError(
+                f"{given}: {layer.name} adds products of inputs and of states, and accumulate ="
+                f" 'int32' has one point for both; should be activations in {own.activations.name}"
+                " where its inputs are made, too"
+            )
         if not layer.has_weights:  # shares are in its own format
             _check_integers(config.batch, own, layer, given)
     if own.dot or own.hadamard or own.history:
@@ -548,6 +549,13 @@ def _check_integers(batch: int, operands: Precision, layer: Layer, given: str) -
         depths = {
             "FP": (depth, "activations", "activations"),
             "EB": (depth, "activations", "errors"),
+        }
+    elif isinstance(operation, Recurrent):
+        back = operation.directions * operation.gates * operation.units
+        depths = {
+            "FP": (layer.input[0] + operation.hidden, "activations", "weights"),
+            "EB": (max(back, operation.hidden), "errors", "weights"),
+            "PG": (batch * layer.input[1], "activations", "errors"),
         }
     else:
         outs, ins, *taps = layer.weight_shape

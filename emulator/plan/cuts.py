@@ -457,8 +457,8 @@ class TriedCuts:
             by = f"schedule {self.config.schedule.name}"
             if self.config.stages == "layers":
                 by = "`stages` = 'layers'"
-            elif self._blocks is not None:
-                by = f"{self._blocks} in blocks"
+            elif self._tensors is not None:
+                by = f"{self._tensors} that have a scale of all units"
             raise InputError(f"{cut.blame}: cuts {part.layer.name}, which stays whole with {by}")
         self._check_blocks(mapping, cut)
         return mapping
@@ -471,6 +471,8 @@ class TriedCuts:
                 why = "whose products are summed exactly"
                 if part.layer.vocabulary_parallel:
                     why = "logits whose errors share a scale"
+                elif part.layer.operation.recurs:
+                    why = "units whose states and errors are summed, or share a scale"
                 near = [part.end // together * together + more for more in (0, together)]
                 raise InputError(
                     f"{cut.blame}: {part.layer.name} is cut at channel {part.end}, within a block of"
@@ -489,13 +491,13 @@ class TriedCuts:
         )
 
     @property
-    def _blocks(self) -> str | None:
-        """What has blocks that lie along a recurrent layer's units; None if nothing has."""
+    def _tensors(self) -> str | None:
+        """What has a scale of all units of a recurrent layer; None if nothing has."""
         precision = self.config.precision
         layers = (layer for layer in self.network.layers if layer.operation.recurs)
         own = [precision.of(layer.formats) for layer in layers]
         for kind in ("activations", "errors"):
-            if any(formats.format(kind).block for formats in own):
+            if any(formats.format(kind).tensor_bytes for formats in own):
                 return kind
         return None
 
@@ -510,15 +512,15 @@ class TriedCuts:
         network, kind = self.network, self.config.schedule
         if self.config.stages == "layers":
             return True
-        if not network.recurs or (kind.aligned and self._blocks is None):
+        if not network.recurs or (kind.aligned and self._tensors is None):
             return False
-        if self._blocks is not None and self.stages > len(network.layers):
+        if self._tensors is not None and self.stages > len(network.layers):
             raise InputError(
-                f"`precision` = {str(self.config.precision)!r}: has {self._blocks} in blocks, each of"
-                " whose scales needs units of several boards, at every step, where a recurrent"
-                f" layer is cut; {network.name} has {plural(len(network.layers), 'layer')} for"
+                f"`precision` = {str(self.config.precision)!r}: has {self._tensors} with a scale of all"
+                " units, which need those of several boards at every step where a recurrent layer is"
+                f" cut; {network.name} has {plural(len(network.layers), 'layer')} for"
                 f" {plural(self.stages, 'device')}; should be at most"
-                f" {plural(len(network.layers), 'device')}, or formats without blocks"
+                f" {plural(len(network.layers), 'device')}, or formats without such scales, such as 'mxfp4'"
             )
         if self.stages > len(network.layers):
             raise InputError(

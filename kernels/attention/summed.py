@@ -281,7 +281,7 @@ class _Heads:
         dot = self.attention.dot or max(1, a.shape[-1])
         for first in _firsts(a.shape[-1], dot, descending=descending):
             one, other = (array[..., first : first + dot].astype(np.float64) for array in (a, b))
-            sums[...] = _added(sums, one @ other.swapaxes(-1, -2))
+            sums[...] = added(sums, one @ other.swapaxes(-1, -2))
 
 
 def _lanes(lines: Any, some: slice) -> Any:
@@ -303,7 +303,7 @@ def _in_channels(values: Floats, rounding: SumRounding | None) -> Floats:
     return rounding.round(values)
 
 
-def _added(held: Floats, total: Wide) -> Floats:
+def added(held: Floats, total: Wide) -> Floats:
     """Return fp32 sums and exact ones of blocks, added and rounded once: in fp64 towards the odd
     neighbour, and from there to fp32 (Boldo and Melquiond, 2008).
     """
@@ -319,7 +319,8 @@ def _added(held: Floats, total: Wide) -> Floats:
 
 
 @functools.lru_cache(maxsize=256)
-def _connected(depth: int, lanes: int, sums: Sums) -> Convolution:
+def connected(depth: int, lanes: int, sums: Sums) -> Convolution:
+    """Return what multiplies rows of `depth` by matrices, and adds products one by one in `sums`."""
     return Convolution(depth, lanes, (1, 1), (1, 1), (1, 1), (0, 0), sums)
 
 
@@ -327,7 +328,7 @@ def _chains(a: Floats, b: Floats, sums: Sums) -> Floats:
     """Return a (.., i, k) times b (.., k, j), products added one by one in a narrow format."""
     (pixels, depth), lanes = a.shape[-2:], b.shape[-1]
     out = np.empty((*a.shape[:-1], lanes), np.float32)
-    kernel = _connected(depth, lanes, sums)
+    kernel = connected(depth, lanes, sums)
     ones, others = a.reshape(-1, pixels, 1, 1, depth), b.reshape(-1, depth, lanes)
     for one, other, y in zip(ones, others, out.reshape(-1, pixels, 1, 1, lanes), strict=True):
         frame = np.empty(kernel.frame_shape(pixels), np.float32)

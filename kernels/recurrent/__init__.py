@@ -16,7 +16,8 @@ R. `lstm_steps.py`, `gru_steps.py` and `llvm/lanes.py` have the element-wise lin
 neither on the number of samples, nor on the form of the micro-kernel, on how units are cut into
 slices, or on how many steps a call does.
 
-Operands of products may be rounded to a format (`operands.py`).
+Operands of products may be rounded to a format (`operands.py`). Sums may be in narrow formats, of
+blocks, or of whole numbers (`summed.py`).
 """
 
 from .arrays import sigmoid, tanh
@@ -34,10 +35,17 @@ from .layers import (
     warm_gru,
     warm_lstm,
 )
-from .operands import Operands
+from .operands import LINES, Operands
 from .slices import Packed, Tape
+from .summed import EB, FP, PG, Adder, Again, SummedGru, SummedLstm, SummedPacked, warm_summed
 
 __all__ = [
+    "EB",
+    "FP",
+    "LINES",
+    "PG",
+    "Adder",
+    "Again",
     "GruGradients",
     "GruSlice",
     "LstmGradients",
@@ -45,6 +53,9 @@ __all__ = [
     "Operands",
     "Packed",
     "Saved",
+    "SummedGru",
+    "SummedLstm",
+    "SummedPacked",
     "Tape",
     "by_unit",
     "gru_backward",
@@ -55,4 +66,5 @@ __all__ = [
     "tanh",
     "warm_gru",
     "warm_lstm",
+    "warm_summed",
 ]

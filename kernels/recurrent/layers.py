@@ -146,10 +146,7 @@ class LstmSlice(Slice):
         ):  # each step then reads what the one after it has written
             before[...] = dh
             source = before
-        if tape.delta.size == 0:
-            tape.delta = tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
-            if self.outputs:
-                tape.of_outputs = new(n, tape.steps, self.outputs, cleared=tape.ragged)
+        self._make_errors(tape)
         memory, spares = spare(n * self.channels, n * own, n * units)
         _lstm_steps.backward_steps(
             steps,
@@ -165,6 +162,14 @@ class LstmSlice(Slice):
         )
         del memory
         return before
+
+    def _make_errors(self, tape: Tape) -> None:
+        """Make room for errors of sums, unless there is."""
+        if tape.delta.size == 0:
+            shape = tape.samples, tape.steps
+            tape.delta = tape.delta_r = new(*shape, self.channels, cleared=tape.ragged)
+            if self.outputs:
+                tape.of_outputs = new(*shape, self.outputs, cleared=tape.ragged)
 
     def _packed_projection(self, p: Floats | None) -> tuple[Floats, Floats]:
         if (p is not None) != (self.outputs > 0):
@@ -299,10 +304,7 @@ class GruSlice(Slice):
         ):  # each step then reads what the one after it has written
             before[...] = dh
             source = before
-        if tape.delta.size == 0:
-            tape.delta = tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
-            if self.linear_before_reset:
-                tape.delta_r = new(n, tape.steps, self.channels, cleared=tape.ragged)
+        self._make_errors(tape)
         memory, (copied, errors, s) = spare(n * self.channels, n * units, n * units)
         delta = address_of(tape.delta)
         rounds = operands.of_backward(n, tape.steps, (self.hidden, 1))
@@ -335,6 +337,14 @@ class GruSlice(Slice):
             )
         del memory
         return before
+
+    def _make_errors(self, tape: Tape) -> None:
+        """Make room for errors of sums, unless there is."""
+        if tape.delta.size == 0:
+            shape = tape.samples, tape.steps, self.channels
+            tape.delta = tape.delta_r = new(*shape, cleared=tape.ragged)
+            if self.linear_before_reset:
+                tape.delta_r = new(*shape, cleared=tape.ragged)
 
     def _sources(self, tape: Tape) -> list[tuple[Channels, Floats]]:
         if self.linear_before_reset:

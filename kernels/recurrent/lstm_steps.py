@@ -44,7 +44,7 @@ from .step_parts import keep_error, product, total_error
 GATES = 4
 
 
-class _Forward(NamedTuple):
+class LstmForward(NamedTuple):
     """Where some units of a sample lie: the result goes to `y` and `h`."""
 
     sums: Any
@@ -58,7 +58,7 @@ class _Forward(NamedTuple):
     h: Any
 
 
-class _Backward(NamedTuple):
+class LstmBackward(NamedTuple):
     """Where some units of a sample lie: errors of the sums go to `delta` and `copied`."""
 
     error: Any
@@ -71,10 +71,10 @@ class _Backward(NamedTuple):
 
 
 @intrinsic
-def _forward_units(context: Any, count: Any, at: Any) -> Any:
+def forward_units(context: Any, count: Any, at: Any) -> Any:
     """Take `count` units from the sums to h and y; keep gates, t and the c before, and change c."""
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, at: _Forward) -> None:
+    def generate(builder: ir.IRBuilder, count: ir.Value, at: LstmForward) -> None:
         def write(units: Units) -> None:
             i, f, g, o = units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)
             i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
@@ -98,12 +98,12 @@ def _forward_units(context: Any, count: Any, at: Any) -> Any:
 
 
 @intrinsic
-def _backward_units(context: Any, count: Any, at: Any) -> Any:
+def backward_units(context: Any, count: Any, at: Any) -> Any:
     """Take `count` units from the error of h to the errors of the sums, written twice; change
     dc.
     """
 
-    def generate(builder: ir.IRBuilder, count: ir.Value, at: _Backward) -> None:
+    def generate(builder: ir.IRBuilder, count: ir.Value, at: LstmBackward) -> None:
         def write(units: Units) -> None:
             i, f, g, o = units.load_gates(at.gates, GATES)
             e, bent, before, later = (
@@ -170,7 +170,7 @@ def forward_steps(
                     out, result = cells + kept, multiplied + own
                 else:
                     out, result = y + kept, new + FLOAT_BYTES * (n * new_step + first)
-                at = _Forward(
+                at = LstmForward(
                     sums=sums + GATES * own,
                     bias_w=bias_w + FLOAT_BYTES * GATES * first,
                     bias_r=bias_r + FLOAT_BYTES * GATES * first,
@@ -181,7 +181,7 @@ def forward_steps(
                     y=out,
                     h=result,
                 )
-                _forward_units(min(WIDTH, units - first), at)
+                forward_units(min(WIDTH, units - first), at)
             own_row = row - n * rows.shape[0]
             if outputs and of_inner.way != WHOLE:
                 made = multiplied + FLOAT_BYTES * n * units
@@ -270,7 +270,7 @@ def backward_steps(
                 continue
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                at = _Backward(
+                at = LstmBackward(
                     error=e + own,
                     gates=gates + GATES * kept,
                     t=t + kept,
@@ -279,7 +279,7 @@ def backward_steps(
                     delta=delta + GATES * kept,
                     copied=copied + GATES * own,
                 )
-                _backward_units(min(WIDTH, units - first), at)
+                backward_units(min(WIDTH, units - first), at)
             if of_sums.way != WHOLE:
                 made = copied + FLOAT_BYTES * n * channels
                 round_gates(of_sums, made, units, GATES, n, row - n * rows.shape[0], room)

@@ -65,8 +65,8 @@ FEATURES: dict[str, Table] = {
     "a projection": {**TEXT, "network": sequence(PROJECTED)},
     "LSTM cut by units": {
         **TEXT,
-        "network": sequence(LSTM),
-        "cut": "wte r[:7] | r[7:] head",
+        "network": sequence({**LSTM, "units": 40}),
+        "cut": "wte r[:32] | r[32:] head",
     },
     "frozen layers": {**SHAPES, "network": images({"type": "relu"}), "freeze": "c"},
     "`clip_norm`": {**SHAPES, "network": images({"type": "relu"}), "clip_norm": 0.5},

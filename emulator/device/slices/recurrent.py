@@ -18,13 +18,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
 from ....kernels.number import BlockGrid
-from ....kernels.recurrent import GruSlice, LstmSlice, Operands, Packed, Tape
+from ....kernels.recurrent import (
+    EB,
+    LINES,
+    Again,
+    GruSlice,
+    LstmSlice,
+    Operands,
+    SummedGru,
+    SummedLstm,
+    Tape,
+)
 from ...mapping import Slice
 from ...network import Training
 from ...schedule import SampleSpan
@@ -51,6 +62,7 @@ Numbers = NDArray[np.int64]
 _PLAIN = Operands()
 
 Kernel = LstmSlice | GruSlice
+_SUMMED = SummedLstm, SummedGru
 
 TAPE = ("gates", "inner", "c_before", "h_before", "cells")
 """What EB needs of a tape."""
@@ -58,7 +70,7 @@ TAPE = ("gates", "inner", "c_before", "h_before", "cells")
 
 def forward_steps(
     kernel: Kernel,
-    packed: Packed,
+    packed: Any,
     tape: Tape,
     h: Data,
     c: Data,
@@ -73,7 +85,7 @@ def forward_steps(
 
 def backward_steps(
     kernel: Kernel,
-    packed: Packed,
+    packed: Any,
     tape: Tape,
     dy: Data,
     of_state: tuple[Data, Data, Data],
@@ -90,7 +102,7 @@ def backward_steps(
     return kernel.backward(packed, tape, dy, dh, carry, steps, start, operands)
 
 
-def all_forward(kernel: Kernel, packed: Packed, tape: Tape, operands: Operands = _PLAIN) -> Data:
+def all_forward(kernel: Kernel, packed: Any, tape: Tape, operands: Operands = _PLAIN) -> Data:
     """Run FP of all steps of a whole layer from the state 0; return the outputs (samples, steps,
     state).
     """
@@ -100,7 +112,7 @@ def all_forward(kernel: Kernel, packed: Packed, tape: Tape, operands: Operands =
 
 
 def all_backward(
-    kernel: Kernel, packed: Packed, tape: Tape, dy: Data, operands: Operands = _PLAIN
+    kernel: Kernel, packed: Any, tape: Tape, dy: Data, operands: Operands = _PLAIN
 ) -> None:
     """Run EB of all steps of a whole layer into its tape, from errors of its outputs (samples,
     steps, state).
@@ -139,11 +151,17 @@ class RecurrentSlice(SliceNumerics):
     """What a device computes for some units of a recurrent layer, or for all."""
 
     def __init__(
-        self, part: Slice, seed: int, arena: Arena, formats: MapFormats | None = None
+        self,
+        part: Slice,
+        seed: int,
+        arena: Arena,
+        formats: MapFormats | None = None,
+        inputs: MapFormats | None = None,
     ) -> None:
         super().__init__(part, seed, arena)
-        kernel = kernel_of(part)
+        kernel = kernel_of(part, formats)
         self._kernel, self._formats = kernel, formats
+        self._inputs_in = formats if formats is None or inputs is None else formats.reading(inputs)
         self._directions = [
             DirectionWeights.of(kernel, arrays, arena, row_formats(part, place, formats))
             for place, arrays in enumerate(first_weights(part, seed))
@@ -281,7 +299,7 @@ class RecurrentSlice(SliceNumerics):
     async def _shared_steps(
         self,
         span: SampleSpan,
-        packed: Packed,
+        packed: Any,
         tape: Tape,
         lengths: Lengths | None,
         operands: Operands,
@@ -313,7 +331,9 @@ class RecurrentSlice(SliceNumerics):
             errors = np.ascontiguousarray(own[place])
             await self._errors(span, place, tape, errors, version, operands)
             if self.part.layer.has_pg:
-                kept.put(span, lengths, *(getattr(tape, name) for name in self._kept_names))
+                kept.put(
+                    span, lengths, numbers, *(getattr(tape, name) for name in self._kept_names)
+                )
             self._deltas.append(tape.delta)
 
     async def error(
@@ -328,7 +348,12 @@ class RecurrentSlice(SliceNumerics):
             start = None if dx is None else np.ascontiguousarray(dx)
             dx = self._kernel.input_errors(weights.packed[version], delta, start)
         assert dx is not None
-        return dx[:, :, None]
+        return (self._whole(EB, dx) if self.part.is_first else dx)[:, :, None]
+
+    def _whole(self, phase: int, sums: Data) -> Data:
+        """Return the sums that all slices of the layer have made as numbers."""
+        kernel = self._kernel
+        return kernel.adder.whole(phase, sums) if isinstance(kernel, _SUMMED) else sums
 
     @property
     def _first(self) -> int:
@@ -354,6 +379,8 @@ class RecurrentSlice(SliceNumerics):
             start = await self._gather.error_sums(span)
             steps = step, step + 1
             sums = backward_steps(kernel, packed, tape, dy, of_state, steps, start, operands)
+            if self.part.is_first:
+                sums = self._whole(EB, sums)
             of_state = await self._gather.errors(span, sums), *of_state[1:]
 
     @property
@@ -369,16 +396,45 @@ class RecurrentSlice(SliceNumerics):
             return
         [x] = self._inputs.read(whole)
         for place, (weights, store) in enumerate(zip(self._directions, self._kept, strict=True)):
-            lengths, *arrays = store.read(whole)
+            lengths, samples, *arrays = store.read(whole)
             tape = Tape.restored(
                 dict(zip(self._kept_names, arrays, strict=True)), lengths, reverse=place == 1
             )
             fresh = weights.begins_sums()
-            g = weights.gradients()
-            self._kernel.gradients(
-                tape, x, g["w"], g["r"], g["b_w"], g["b_r"], g.get("p"), fresh=fresh
-            )
+            g, kernel = weights.gradients(), self._kernel
+            totals = g["w"], g["r"], g["b_w"], g["b_r"], g.get("p")
+            if isinstance(kernel, _SUMMED):
+                again = self._again(place, samples)
+                kernel.gradients(tape, x, *totals, fresh=fresh, again=again)
+                weights.gradients_are_whole = False
+            else:
+                kernel.gradients(tape, x, *totals, fresh=fresh)
         super().gradient(whole)
+
+    def _again(self, direction: int, samples: Numbers) -> Again | None:
+        """Return how a direction's operands of PG are rounded once more, in blocks of steps; each
+        direction has lines of its own, but for those of the inputs.
+        """
+        formats = self._inputs_in
+        if self._formats is None or formats is None or not self._formats.precision.dot:
+            return None
+        operation, tensor = operation_of(self.part.layer), self.part.layer.makes.number
+        inputs, steps = self.part.layer.input[:2]
+        projected = operation.projection or 0
+
+        def rounded(kind: str, first: int, lines: Data) -> Data:
+            assert self._formats is not None
+            own = self._formats
+            if kind == "errors":
+                first += direction * (LINES * operation.units + projected)
+                return own.in_pixels("errors", lines, tensor, first * steps, samples)
+            if first < inputs:
+                own = formats
+            else:
+                first += direction * (operation.hidden + operation.units)
+            return own.in_pixels("activations", lines, tensor, first * steps, samples)
+
+        return rounded
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """See `SliceNumerics`."""
@@ -433,7 +489,7 @@ class RecurrentSlice(SliceNumerics):
         for direction, arrays in zip(self._directions, split(self.part, weights), strict=True):
             for name, value in direction.values().items():
                 value[...] = arrays[name]
-            direction.pack()
+            direction.pack(arrays)
 
     def free(self, versions: Sequence[int]) -> None:
         """See `SliceNumerics`."""

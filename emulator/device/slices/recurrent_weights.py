@@ -7,17 +7,28 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.recurrent import GruSlice, LstmSlice, Packed
+from ....kernels.conv import Sums
+from ....kernels.number import FloatGrid
+from ....kernels.recurrent import (
+    PG,
+    Adder,
+    GruSlice,
+    LstmSlice,
+    SummedGru,
+    SummedLstm,
+)
 from ...mapping import Slice
 from ...network import Layer, Recurrent
 from ...network.operations.recurrent import Gru, Lstm
+from ...number import Precision
 from ..formats import MapFormats
-from ..memories import Arrays, Parameter
+from ..memories import TURNED, Arrays, Parameter
 from ..rules import Rule
 from ..sfu import Sfu
 from ..weight_formats import RowFormats
@@ -36,18 +47,40 @@ _PROJECTION = 1 << 30
 """Number of the first random stream of a projection's rows, which come after those of units."""
 
 
-def kernel_of(part: Slice) -> LstmSlice | GruSlice:
-    """Return the kernels of a slice's units."""
+def kernel_of(part: Slice, formats: MapFormats | None = None) -> LstmSlice | GruSlice:
+    """Return the kernels of a slice's units, with the sums of a run's formats."""
     layer, operation = part.layer, part.layer.operation
-    units = units_of(part)
+    units, adder = units_of(part), None if formats is None else adder_of(formats.precision)
+    own = layer.input[0], operation_of(layer).units, units.start, units.stop
     if isinstance(operation, Lstm):
-        return LstmSlice(
-            layer.input[0], operation.units, units.start, units.stop, operation.projection or 0
-        )
+        outputs = operation.projection or 0
+        if adder is None:
+            return LstmSlice(*own, outputs)
+        return SummedLstm(*own, outputs, adder=adder)
     assert isinstance(operation, Gru)
-    return GruSlice(
-        layer.input[0], operation.units, units.start, units.stop, operation.reset == "after"
-    )
+    is_linear = operation.reset == "after"
+    if adder is None:
+        return GruSlice(*own, is_linear)
+    return SummedGru(*own, is_linear, adder=adder)
+
+
+def adder_of(precision: Precision) -> Adder | None:
+    """Return how products are added where that is not in fp32."""
+    if precision.accumulate == "fp32":
+        return None
+    if precision.dot:
+        return Adder(dot=precision.dot)
+    sums = Sums[precision.accumulate.upper()]
+    if sums is not Sums.INT32:
+        return Adder(sums)
+
+    def bits(kind: str) -> int:
+        grid = precision.format(kind).grid
+        assert isinstance(grid, FloatGrid)
+        return grid.fraction_bits - grid.least_exponent
+
+    activations, weights, errors = map(bits, ("activations", "weights", "errors"))
+    return Adder(sums, bits=(activations + weights, errors + weights, activations + errors))
 
 
 def first_weights(part: Slice, seed: int) -> list[WeightArrays]:
@@ -191,8 +224,14 @@ class DirectionWeights:
 
     kernel: LstmSlice | GruSlice
     parameters: dict[str, Parameter]
-    packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
+    packed: dict[int, Any] = dataclasses.field(default_factory=dict)
+    """By version, as the kernel packs them."""
     newest: int = 0
+    number: int = 0
+    """Of the last update."""
+    turned: dict[str, Data] = dataclasses.field(default_factory=dict)
+    """What EB multiplies by where it has weights of its own, by name."""
+    gradients_are_whole: bool = True
 
     @classmethod
     def of(
@@ -209,16 +248,32 @@ class DirectionWeights:
             name: Parameter(value, arena, formats.get(name)) for name, value in arrays.items()
         }
         weights = cls(kernel, parameters)
-        weights.pack()
+        weights.pack(arrays)
         return weights
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.parameters.values())
 
-    def pack(self) -> None:
-        """Pack the newest version."""
+    def pack(self, trained: WeightArrays | None = None) -> None:
+        """Pack the newest version; EB's own weights are rounded from those that are `trained`, by
+        default those of the parameters, by the words of the last update.
+        """
+        self.turned = {}
+        for name, parameter in self.parameters.items():
+            formats = parameter.formats
+            if isinstance(formats, RowFormats) and formats.maps.precision.turns:
+                whole = parameter.trained if trained is None else trained[name]
+                gates = 1 if name == "p" else self.kernel.gates
+                self.turned[name] = formats.turned(whole, gates, self.number)
+        self._pack()
+
+    def _pack(self) -> None:
         v = self.values()
-        self.packed[self.newest] = self.kernel.pack(v["w"], v["r"], v["b_w"], v["b_r"], v.get("p"))
+        arrays = v["w"], v["r"], v["b_w"], v["b_r"], v.get("p")
+        if isinstance(self.kernel, SummedLstm | SummedGru):
+            self.packed[self.newest] = self.kernel.pack(*arrays, self.turned)
+        else:
+            self.packed[self.newest] = self.kernel.pack(*arrays)
 
     def values(self) -> WeightArrays:
         """Return the newest arrays."""
@@ -226,13 +281,37 @@ class DirectionWeights:
 
     def state(self) -> dict[str, Mapping[str, Data]]:
         """Return the training state of each parameter by its name, copied."""
-        return {name: parameter.state() for name, parameter in self.parameters.items()}
+        held = {name: parameter.state() for name, parameter in self.parameters.items()}
+        by_chance = (
+            parameter.formats.maps.precision.turns_by_chance
+            for parameter in self
+            if parameter.formats is not None
+        )
+        if not any(by_chance):
+            return held
+        # They could not be rounded again: the words are those of the last update.
+        return {
+            name: {**kinds, TURNED: self.turned.get(name, kinds["value"]).copy()}
+            for name, kinds in held.items()
+        }
 
     def restore(self, state: Mapping[str, Arrays]) -> None:
         """Restore arrays by kind, such as the value, and by name."""
         for name, parameter in self.parameters.items():
-            parameter.restore({kind: arrays[name] for kind, arrays in state.items()})
+            kinds = {kind: arrays[name] for kind, arrays in state.items() if kind != TURNED}
+            parameter.restore(kinds)
         self.pack()
+        if TURNED in state:
+            self.turned = {name: state[TURNED][name].copy() for name in self.turned}
+            self._pack()
+
+    def finish_gradients(self) -> None:
+        """Make sums of gradients whole, once PG has added all of a mini-batch."""
+        if self.gradients_are_whole or not isinstance(self.kernel, SummedLstm | SummedGru):
+            return
+        self.gradients_are_whole = True
+        for name in self.parameters.keys() & {"w", "r", "p"}:
+            self.kernel.adder.whole(PG, self.parameters[name].gradient)
 
     def gradients(self) -> WeightArrays:
         """Return the sums of gradients."""
@@ -242,6 +321,7 @@ class DirectionWeights:
         """Return the sums of gradients times `scale`, in the format of gradients of update
         `number`, if there is one.
         """
+        self.finish_gradients()
         means = {}
         for name, parameter in self.parameters.items():
             means[name] = parameter.gradient * np.float32(scale)
@@ -256,6 +336,8 @@ class DirectionWeights:
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version."""
+        self.finish_gradients()
+        self.number = rule.number
         for parameter in self:
             parameter.update(samples, rule, keeps=keeps)
         if not keeps:

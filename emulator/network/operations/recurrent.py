@@ -72,6 +72,18 @@ class Recurrent(RowLayer):
     def is_divisible(self) -> bool:
         """Whether the layer may be cut by units."""
 
+    @property
+    def multiplies_inner(self) -> bool:
+        """Whether weights multiply something of the units beside states: before a projection, or
+        behind a reset.
+        """
+        return self.projection is not None
+
+    @property
+    def error_lines(self) -> int:
+        """Errors of a unit by which weights or what they read are multiplied, at each step."""
+        return self.gates
+
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """See `LayerOperation`: gates' activations, and what makes states of them."""
         return self.of_unit.times(self.directions * self.units * shape[1])
@@ -306,6 +318,16 @@ class Gru(Recurrent):
     def is_divisible(self) -> bool:
         """See `Recurrent`; a reset before the product needs the reset gates of all units."""
         return self.reset == "after" and not self.bidirectional
+
+    @property
+    def multiplies_inner(self) -> bool:
+        """See `Recurrent`: states times the reset."""
+        return self.reset == "before"
+
+    @property
+    def error_lines(self) -> int:
+        """See `Recurrent`: a reset behind the product has errors of n for W, and others for R."""
+        return self.gates + (self.reset == "after")
 
     @property
     def onnx_keys(self) -> dict[str, Any]:

@@ -41,9 +41,12 @@ PRECISIONS = {
         "activations=fp8 weights=mxfp8 errors=fp8-e5m2 gradients=bf16 master=bf16 states=q4.12"
         " rounding=stochastic loss_scale=64"
     ),
+    "sums of blocks": "int8@8 accumulate=dot:8 rounding=stochastic loss_scale=64",
+    "sums in bf16": "bf16 accumulate=bf16",
+    "whole numbers": "q2.8 accumulate=int32 loss_scale=64",
 }
-FREE = "bf16", "each its own by chance"
-"""Formats without blocks along units, in which layers may be cut."""
+FREE = "bf16", "each its own by chance", "sums in bf16", "whole numbers"
+"""Formats without blocks along units."""
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +76,15 @@ def references() -> dict[tuple[str, str], dict[str, bytes]]:
 def test_bits_do_not_depend_on_the_mapping(
     references: Any, name: str, form: str, keys: dict[str, Any]
 ) -> None:
-    if keys.get("engines") == "turns" and form not in ("bf16", "mxfp8"):
+    if keys.get("engines") == "turns" and form == "each its own by chance":
         pytest.skip("boards that take actions as a whole have one format")
     plan = plan_of(NETWORKS[name], **keys, precision=PRECISIONS[form])
     assert bits_of(plan, DATA) == references[name, form]
 
 
-@pytest.mark.parametrize("form", FREE)
+@pytest.mark.parametrize("form", [*FREE, "sums of blocks"])
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-@pytest.mark.parametrize("devices", [3, 7])
+@pytest.mark.parametrize("devices", [3, 6])
 def test_cuts_by_units(references: Any, name: str, form: str, devices: int) -> None:
     plan = by_units(plan_of(NETWORKS[name], devices=devices, precision=PRECISIONS[form]))
     assert most_parts(plan) > 1
@@ -95,17 +98,31 @@ def test_formats_differ(references: Any) -> None:
         assert len({str(bits) for bits in made}) == 1 + len(PRECISIONS)
 
 
-@pytest.mark.parametrize("kind", ["activations", "errors"])
-def test_blocks_keep_layers_whole(kind: str) -> None:
-    keys = {"precision": f"bf16 {kind}=mxfp8", "samples": 16}
-    assert most_parts(plan_of(NETWORKS["lstm"], devices=3, **keys)) == 1
-    with pytest.raises(InputError, match=f"has {kind} in blocks.*3 layers.*at most 3 devices"):
-        plan_of(NETWORKS["lstm"], devices=4, **keys)
-    with pytest.raises(InputError, match=f"cuts r0, which stays whole with {kind} in blocks"):
-        plan_of(NETWORKS["lstm"], devices=2, cut="r0[:7] | r0[7:] r1 fc1", **keys)
+@pytest.mark.parametrize("precision", ["int8@8", "bf16 errors=int6@4 rounding=stochastic"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_cuts_at_whole_blocks(bits: Any, name: str, precision: str) -> None:
+    """Scales of states, and of errors of gates, are each of units of one board."""
+    keys = {"precision": precision + " loss_scale=64", "epochs": 1}
+    one = plan_of(NETWORKS[name], devices=1, micro_batch=16, **keys)
+    five = by_units(plan_of(NETWORKS[name], devices=5, **keys))
+    assert most_parts(five) > 1
+    assert bits_of(five, DATA) == bits_of(one, DATA)
 
 
-@pytest.mark.parametrize("form", FREE)
+def test_a_cut_within_a_block(one_line: Any) -> None:
+    for precision, size in (("bf16 errors=int6@4", 4), ("mxint8 accumulate=dot:8", 32)):
+        said = f"r0 is cut at channel 7, within a block of {size} units whose states and errors"
+        with pytest.raises(InputError, match=said) as refused:
+            plan_of(
+                NETWORKS["lstm"],
+                devices=2,
+                cut="r0[:7] | r0[7:] r1 fc1",
+                precision=precision,
+            )
+        one_line(refused)
+
+
+@pytest.mark.parametrize("form", [*FREE, "sums of blocks"])
 @pytest.mark.parametrize("devices", [2, 5])
 def test_training_takes_the_time_of_its_simulation(form: str, devices: int) -> None:
     keys = {"devices": devices, "cluster": "vc709-10g", "epochs": 1}
@@ -163,6 +180,38 @@ def test_bytes_by_hand(tmp_path: Path) -> None:
         assert (made.lpram.bytes, made.act_ram.bytes) == (lpram + biases, act_ram)
 
 
+def test_memory_of_sums_in_blocks() -> None:
+    """An LSTM of 40 units on 13 inputs, 6 steps, cut behind unit 32, in MXINT8 with dot:N.
+
+    Of the 8 units, four gates have lines of 13 and 40 weights, one scale and two. EB has of 40 states
+    and four gates a line of 8 units; inputs are images, whose errors none needs. PG holds 6 steps of
+    13 inputs, 40 states and 32 errors of gates, and a scale for each.
+    """
+    described = network(recurrent("lstm", 40), end="each")
+    keys = {"devices": 2, "cut": "r0[:32] | r0[32:] conv1"}
+    needs = []
+    for precision in ("mxint8 accumulate=dot:8", "mxint8"):
+        plan = plan_of(described, **keys, precision=precision)
+        part, storage = plan.mapping.devices[1][0], plan.timing.cluster.storage
+        needs.append(slice_memory(part, 1, storage=storage))
+        paths = [stream.row_bytes for stream in plan.timing.links[0]]
+        # Inputs; states of 32 and of 8 units; errors of outputs; of all states, and of 8, in fp32.
+        assert paths == [13 + 1, 32 + 1, 32 + 1, 8 + 1, 4 * 40, 4 * 8]
+    biases = 4 * (8 * 8 + part.sfu_parameters)
+    forth, back = 32 * (13 + 1 + 40 + 2), 4 * 40 * (8 + 1)
+    assert [own.lpram.bytes for own in needs] == [forth + back + biases, forth + biases]
+    pixels = (13 + 40 + 32) * (6 + 1)
+    assert needs[0].line_buffers.bytes - needs[1].line_buffers.bytes == pixels
+
+
+def test_bytes_of_narrow_sums() -> None:
+    """Errors of states are sums, in bf16 on links, too."""
+    described = network(recurrent("lstm", 20), end="each")
+    keys = {"devices": 2, "cut": "r0[:7] | r0[7:] conv1", "precision": "bf16 accumulate=bf16"}
+    plan = plan_of(described, **keys)
+    assert [stream.row_bytes for stream in plan.timing.links[0]] == [26, 14, 14, 26, 40, 26]
+
+
 @pytest.mark.parametrize("form", PRECISIONS)
 def test_resume(tmp_path: Path, bits: Any, form: str) -> None:
     saved = str(tmp_path / "run.ckpt")
@@ -174,10 +223,17 @@ def test_resume(tmp_path: Path, bits: Any, form: str) -> None:
     assert bits(resumed.weights) == bits(emuchain.train(**keys, devices=1, epochs=2).weights)
 
 
-@pytest.mark.parametrize("accumulate", ["bf16", "fp16"])
-def test_other_sums_are_refused(accumulate: str) -> None:
-    with pytest.raises(InputError, match="r0 is lstm, whose engines add in fp32; should be"):
-        plan_of(NETWORKS["lstm"], devices=2, precision=f"bf16 accumulate={accumulate}")
+def test_what_whole_numbers_refuse(one_line: Any) -> None:
+    for precision, said in (
+        ("q2.14 accumulate=int32", "FP of r0 sums 33 products of .* int32 cannot hold"),
+        (
+            "q2.6 accumulate=int32 layer.r1.activations=q1.7",
+            "r1 adds products of inputs and of states, and .* one point for both",
+        ),
+    ):
+        with pytest.raises(InputError, match=said) as refused:
+            plan_of(NETWORKS["lstm"], devices=2, precision=precision)
+        one_line(refused)
 
 
 @pytest.mark.sampled(1)

@@ -22,7 +22,7 @@ from emuchain.kernels.layers.loss import softmax_cross_entropy
 
 from ...kernels.forms import Form
 from ...kernels.recurrent import reference
-from ...kernels.recurrent.reference import add_outer, gate_major
+from ...kernels.recurrent.reference import gate_major
 from .gpt import Table, conv, written
 from .test_formats_of_attention_by_hand import BATCH, FORMS, SEED, STEPS, Emulation, F
 
@@ -73,14 +73,18 @@ class Recurrent(Emulation):
             else:
                 made = form.round(own, words)
             self.weights[name] = np.ascontiguousarray(made)
-        columns = WIDTH + self.hidden + 2
+        of_arrays = self._words_of_arrays(update)
+        for name in self.masters.keys() & {"w", "r", "p"}:
+            self.weights[name] = form.round(self.masters[name], of_arrays[name])
+
+    def _words_of_arrays(self, update: int) -> dict[str, np.ndarray]:
+        """Words of the layer's weights, gate by gate."""
+        columns, purpose = WIDTH + self.hidden + 2, KINDS.index("weights")
         rows = UNITS * self.gates * columns
         every = self._words((rows + self.hidden * UNITS,), self.layer.index, purpose, update)
         words = gate_major(every[:rows].reshape(-1, columns), self.gates)
-        of_arrays = {"w": words[:, :WIDTH], "r": words[:, WIDTH:-2]}
-        of_arrays["p"] = every[rows:].reshape(self.hidden, UNITS)
-        for name in self.masters.keys() & {"w", "r", "p"}:
-            self.weights[name] = form.round(self.masters[name], of_arrays[name])
+        of_p = every[rows:].reshape(self.hidden, UNITS)
+        return {"w": words[:, :WIDTH], "r": words[:, WIDTH:-2], "p": of_p}
 
     def _narrow(self, sample: int) -> reference.Narrow:
         def rounded(kind: str, t: int, line: int, values: np.ndarray) -> np.ndarray:
@@ -95,16 +99,21 @@ class Recurrent(Emulation):
     def _run(self, x: np.ndarray, dy: np.ndarray, sums: Any, sample: int) -> Any:
         """Outputs, and errors of inputs; gradients are added to `sums`."""
         weights = [self.weights["w"], self.weights["r"], self.biases["b_w"], self.biases["b_r"]]
-        grads, narrow = [sums[name] for name in ARRAYS], self._narrow(sample)
+        grads, keys = [sums[name] for name in ARRAYS], self._sums(sample)
+        keys["narrow"] = self._narrow(sample)
         zeros = np.zeros(self.hidden, F)
         if self.gates == 4:
             p, of_p, cells = self.weights.get("p"), sums.get("p"), np.zeros(UNITS, F)
             given = x, *weights, zeros, cells, p, dy, zeros, cells, [*grads, of_p]
-            y, _, _, dx, *_ = reference.lstm(*given, narrow=narrow)
+            y, _, _, dx, *_ = reference.lstm(*given, **keys)
         else:
             linear = self.operation.reset == "after"
-            y, _, dx, _ = reference.gru(x, *weights, zeros, dy, zeros, grads, linear, narrow=narrow)
+            y, _, dx, _ = reference.gru(x, *weights, zeros, dy, zeros, grads, linear, **keys)
         return y, dx
+
+    def _sums(self, sample: int) -> dict[str, Any]:
+        """How products are added within the layer, and other weights of EB."""
+        return {}
 
     def _loss_errors(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
         return softmax_cross_entropy(logits, label, 0.0)[1] / F(TOKENS)
@@ -125,8 +134,8 @@ class Recurrent(Emulation):
             of_wte = self._map("errors", self._map("errors", dx, 1, sample), 1, sample)
             for token in range(TOKENS):
                 sums["wte"][:, text[token]] += of_wte[token]
-                add_outer(sums["head"], of_head[token], y[token])
                 of_bias += of_head[token]
+            self._add_gradient("head", sums["head"], of_head, y, sample)
         for name, own in self.masters.items():
             self._update(own, sums[name], name)
         for name, own in self.biases.items():

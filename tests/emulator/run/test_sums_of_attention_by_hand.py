@@ -8,7 +8,7 @@ again is written out here, as docs/numbers.md states it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -37,13 +37,13 @@ FORMS: dict[str, tuple[str, int, Form]] = {
     ),
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
 }
-TENSORS = {"qkv": 2, "p": 4, "head": 6}
 
 
 class SummedEmulation(Emulation):
     """The same, with other sums."""
 
     how: Summed
+    tensors: ClassVar = {"qkv": 2, "p": 4, "head": 6}
 
     def _attention(self, head: int, inputs: np.ndarray, dy: np.ndarray, sample: int) -> Any:
         pairs = (
@@ -99,7 +99,7 @@ class DotEmulation(SummedEmulation):
         lines = []
         for kind, maps in (("errors", dy), ("activations", inputs)):
             own, form = maps.T.copy(), self.forms[kind]
-            words = self._words(own.shape, TENSORS[name], 192 + KINDS.index(kind), sample)
+            words = self._words(own.shape, self.tensors[name], 192 + KINDS.index(kind), sample)
             lines.append(form.round(own, words) if form.block else own)
         total[...] = self._blocks(total, lines[0], lines[1].T, cut(TOKENS, self.size))
 

@@ -8,12 +8,16 @@ line of a step, and the numbers of all units.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
+import ml_dtypes
 import numpy as np
 from numba import njit
 
 from emuchain.kernels.llvm import fma
+
+from ..conv.exact import cut, summed
 
 F = np.float32
 Arrays = Sequence[np.ndarray]
@@ -60,6 +64,100 @@ def add_outer(total, a, b):
             total[i, j] = fma(a[i], b[j], total[i, j])
 
 
+class Plain:
+    """Sums in fp32, product by product."""
+
+    def forth(self, start: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """start + the sum of a[k] * b[k], k ascending."""
+        return chain(start, a, b)
+
+    def back(self, start: np.ndarray, a: np.ndarray, b: np.ndarray, gates: int) -> np.ndarray:
+        """The same of channels = gates * unit + gate, descending."""
+        return self.forth(start, a[::-1], b[::-1])
+
+    def gradient(
+        self, total: np.ndarray, errors: np.ndarray, source: np.ndarray, lines: Sequence[int]
+    ) -> None:
+        """Add the products of all steps; `lines` are the numbers of the first error, from which
+        gate on it is another, and of the first column of the source.
+        """
+        for e, s in zip(errors, source, strict=True):
+            self._add_outer(total, e, s)
+
+    def _add_outer(self, total: np.ndarray, errors: np.ndarray, source: np.ndarray) -> None:
+        add_outer(total, errors, source)
+
+
+PLAIN = Plain()
+
+
+class Bf16Sums(Plain):
+    """Each product is added, and rounded to fp32 and then to bf16; operands have at most 8 bits."""
+
+    def _add(self, total: np.ndarray, products: np.ndarray) -> np.ndarray:
+        return (products + total).astype(F).astype(ml_dtypes.bfloat16).astype(F)
+
+    def forth(self, start: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        total = start
+        for one, row in zip(a.astype(float), b.astype(float), strict=True):
+            total = self._add(total, one * row)
+        return total
+
+    def _add_outer(self, total: np.ndarray, errors: np.ndarray, source: np.ndarray) -> None:
+        total[...] = self._add(total, np.outer(errors.astype(float), source.astype(float)))
+
+
+class Exact(Plain):
+    """Sums that are exact until they are whole, in whole numbers; they begin at 0."""
+
+    def forth(self, start: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return (start.astype(float) + a.astype(float) @ b.astype(float)).astype(F)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks(Plain):
+    """Sums of fractions in blocks of `size`; `again` rounds lines (lines, steps) of a kind, from a
+    number on.
+    """
+
+    size: int
+    again: Callable[[str, int, np.ndarray], np.ndarray] = lambda kind, first, lines: lines
+
+    def _sum(
+        self, start: np.ndarray, a: np.ndarray, b: np.ndarray, places: Sequence[Sequence[int]]
+    ) -> np.ndarray:
+        columns, rows = b.T.tolist(), a.tolist()
+        return F(
+            [
+                summed(float(begin), ([(rows[k], column[k]) for k in some] for some in places))
+                for begin, column in zip(start, columns, strict=True)
+            ]
+        )
+
+    def forth(self, start: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._sum(start, a, b, cut(len(a), self.size))
+
+    def back(self, start: np.ndarray, a: np.ndarray, b: np.ndarray, gates: int) -> np.ndarray:
+        places = [
+            [gates * unit + gate for unit in units]
+            for units in reversed(cut(len(a) // gates, self.size))
+            for gate in reversed(range(gates))
+        ]
+        return self._sum(start, a, b, places)
+
+    def gradient(
+        self, total: np.ndarray, errors: np.ndarray, source: np.ndarray, lines: Sequence[int]
+    ) -> None:
+        first, other, begin = lines
+        columns = self.again("activations", begin, source.T.copy()).T
+        rows = self.again("errors", first, errors.T.copy())
+        if other:  # the last third has lines of its own
+            third = len(rows) // 3
+            rows[2 * third :] = self.again("errors", other, errors.T[2 * third :].copy())
+        for row, own in zip(total, rows, strict=True):
+            row[...] = self._sum(row.copy(), own, columns, cut(len(own), self.size))
+
+
 def exponential(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     t = fused(u, 1.4426950216293335, 12582912.0)
     s = ((t.view(np.int32) << 23) + np.int32(127 << 23)).view(F)
@@ -93,11 +191,36 @@ def gate_major(w: np.ndarray, gates: int) -> np.ndarray:
     return np.ascontiguousarray(w.reshape(-1, gates, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape))
 
 
-def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False, narrow=plain):
+def lstm(
+    x,
+    w,
+    r,
+    b_w,
+    b_r,
+    h,
+    c,
+    p,
+    dy,
+    dh,
+    dc,
+    grads,
+    reverse=False,
+    narrow=plain,
+    sums=PLAIN,
+    turned=None,
+):
     """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r, dp); return y, h, c,
     dx, dh0, dc0.
     """
     w, r, b_w, b_r = (interleaved(v, 4) for v in (w, r, b_w, b_r))
+    w_back, r_back, p_back = w, r, p
+    if turned is not None:
+        w_back, r_back, p_back = (
+            interleaved(turned["w"], 4),
+            interleaved(turned["r"], 4),
+            turned.get("p"),
+        )
+    chain = sums.forth
     order = range(len(x))[::-1] if reverse else range(len(x))
     kept, y = {}, np.zeros((len(x), len(h)), F)
     for t in order:
@@ -117,7 +240,7 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False, narrow=pl
         e = dy[t] + rec
         if p is not None:
             e = outs[t] = narrow("inner_errors", t, 0, e)
-            e = chain(np.zeros(p.shape[1], F), e[::-1], p[::-1])
+            e = sums.back(np.zeros(p.shape[1], F), e, p_back, 1)
         d = fused(o * e, fused(-bent, bent, 1), dc)
         delta = np.empty(len(w), F)
         delta[0::4] = (i * (one - i)) * (g * d)
@@ -127,24 +250,46 @@ def lstm(x, w, r, b_w, b_r, h, c, p, dy, dh, dc, grads, reverse=False, narrow=pl
         for line in range(4):
             delta[line::4] = narrow("errors", t, line, delta[line::4].copy())
         deltas[t], dc = delta, f * d
-        rec = chain(np.zeros(r.shape[1], F), delta[::-1], r[::-1])
-        dx[t] = chain(np.zeros(w.shape[1], F), delta[::-1], w[::-1])
+        rec = sums.back(np.zeros(r.shape[1], F), delta, r_back, 4)
+        dx[t] = sums.back(np.zeros(w.shape[1], F), delta, w_back, 4)
     dw, dr, db_w, db_r, dp = grads
-    for t in range(len(x)):
-        add_outer(dw, gate_major(deltas[t], 4), x[t])
-        add_outer(dr, gate_major(deltas[t], 4), kept[t][6])
-        db_w += gate_major(deltas[t], 4)
-        db_r += gate_major(deltas[t], 4)
-        if p is not None:
-            add_outer(dp, outs[t], kept[t][7])
+    steps = range(len(x))
+    errors, states = [gate_major(deltas[t], 4) for t in steps], [kept[t][6] for t in steps]
+    sums.gradient(dw, F(errors), x, (0, 0, 0))
+    sums.gradient(dr, F(errors), F(states), (0, 0, x.shape[1]))
+    for own in errors:
+        db_w += own
+        db_r += own
+    if p is not None:
+        cells, lines = F([kept[t][7] for t in steps]), (len(w), 0, x.shape[1] + len(p))
+        sums.gradient(dp, F([outs[t] for t in steps]), cells, lines)
     return y, h, c, dx, rec, dc
 
 
-def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False, narrow=plain):
+def gru(
+    x,
+    w,
+    r,
+    b_w,
+    b_r,
+    h,
+    dy,
+    dh,
+    grads,
+    linear=True,
+    reverse=False,
+    narrow=plain,
+    sums=PLAIN,
+    turned=None,
+):
     """Run one sample forward and backward; add to grads (dw, dr, db_w, db_r); return y, h, dx,
     dh0.
     """
     w, r, b_w, b_r = (interleaved(v, 3) for v in (w, r, b_w, b_r))
+    w_back, r_back = w, r
+    if turned is not None:
+        w_back, r_back = (interleaved(turned[name], 3) for name in ("w", "r"))
+    chain = sums.forth
     order = range(len(x))[::-1] if reverse else range(len(x))
     kept, y, zeros = {}, np.zeros((len(x), len(h)), F), np.zeros(len(w), F)
     for t in order:
@@ -177,23 +322,26 @@ def gru(x, w, r, b_w, b_r, h, dy, dh, grads, linear=True, reverse=False, narrow=
             carry = e * update
             of_r[t] = other
         else:
-            s = chain(np.zeros(len(h), F), delta[2::3][::-1], r[2::3][::-1])
+            s = sums.back(np.zeros(len(h), F), delta[2::3], r_back[2::3], 1)
             delta[0::3] = narrow("errors", t, 0, (s * before) * (reset * (one - reset)))
             other[:] = delta
             other[2::3] = 0
             carry = fused(s, reset, e * update)
             of_r[t] = delta
         deltas[t] = delta
-        rec = chain(np.zeros(len(h), F), other[::-1], r[::-1])
-        dx[t] = chain(np.zeros(w.shape[1], F), delta[::-1], w[::-1])
+        rec = sums.back(np.zeros(len(h), F), other, r_back, 3)
+        dx[t] = sums.back(np.zeros(w.shape[1], F), delta, w_back, 3)
     dw, dr, db_w, db_r = grads
-    for t in range(len(x)):
-        _, _, _, _, before, q = kept[t]
-        errors = gate_major(of_r[t], 3)
-        add_outer(dw, gate_major(deltas[t], 3), x[t])
-        most = 2 * len(h)
-        add_outer(dr[:most], errors[:most], before)
-        add_outer(dr[most:], errors[most:], before if linear else q)
-        db_w += gate_major(deltas[t], 3)
-        db_r += errors
+    steps, most, inputs = range(len(x)), 2 * len(h), x.shape[1]
+    errors, others = ([gate_major(own[t], 3) for t in steps] for own in (deltas, of_r))
+    before, inner = F([kept[t][4] for t in steps]), F([kept[t][5] for t in steps])
+    sums.gradient(dw, F(errors), x, (0, 0, 0))
+    if linear:
+        sums.gradient(dr, F(others), before, (0, 3 * len(h), inputs))
+    else:
+        sums.gradient(dr[:most], F(others)[:, :most], before, (0, 0, inputs))
+        sums.gradient(dr[most:], F(others)[:, most:], inner, (most, 0, inputs + len(h)))
+    for own, other in zip(errors, others, strict=True):
+        db_w += own
+        db_r += other
     return y, h, dx, rec + carry
