@@ -18,22 +18,22 @@ micro-batches can be carried out:
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...comm import Mailbox, Observer, Served, Times, others_first
+from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey, TiedWeights
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
-from .lanes import InTurn, Lanes, shares_states
+from .lanes import InTurn, Lanes, Split, shares_states
 from .ports import Maps, Ports
 from .sideband import Balanced, NormSums, Squares, Tied, end_with_gathers, squares_of_shares
 
@@ -184,12 +184,17 @@ class Device:
             self.numerics.begin_epoch()
 
     def do(self, action: Action, epoch: Epoch) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that carries out F, B or W."""
+        """Return the coroutine that carries out F, R, B or W."""
         span = epoch.micro_batches[action.index].span_of(action)
+        version = action.version or 0
         if action.kind is Kind.FORWARD:
-            return self._forward(span, action.version or 0, epoch)
+            if action.recomputed and self.numerics is not None:
+                self.numerics.let_go(action.index)
+            return self._forward(span, version, epoch)
+        if action.kind is Kind.RECOMPUTE:
+            return self._recompute(span, version, epoch)
         if action.kind is Kind.BACKWARD:
-            return self._backward(span, action.version or 0, epoch)
+            return self._backward(span, version, epoch)
         return self._gradient(span, epoch)
 
     def free(self, versions: Sequence[int]) -> None:
@@ -232,6 +237,15 @@ class Device:
             self._send(span, left, made)
 
         await self._lanes.forward(span.micro_batch.index, compute)
+
+    async def _recompute(self, whole: SampleSpan, version: int, epoch: Epoch) -> None:
+        clock, numerics = self.clock, self.numerics
+        assert isinstance(clock, StageClock), "boards that stream rows have no R"
+        clock.recompute(whole, clock.ready_ps(version))
+        if numerics is not None:
+            numbers, index = epoch.sample_numbers[whole.slice], whole.micro_batch.index
+            again = functools.partial(numerics.compute_again, whole, version, numbers)
+            await self._lanes.recompute(index, again)
 
     async def _backward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)
@@ -446,12 +460,6 @@ class Device:
             self.numerics.restore_counts(state["counts"])
 
 
-AHEAD = 4
-"""Most actions that F goes ahead of: B and W of two micro-batches, whose maps are in memory
-meanwhile.
-"""
-
-
 def train_programs(
     stages: Sequence[Device],
     program: Iterable[Action],
@@ -469,7 +477,7 @@ def train_programs(
         stage.begin_epoch(epoch)
     if not ahead or len(stages) > 1 or not stages[0].may_go_ahead:
         return [_in_order(stages, program, epoch, on_step)]
-    split = _Split(program)
+    split = Split(program)
     return [_forwards(stages[0], split, epoch), _others(stages[0], split, epoch, on_step)]
 
 
@@ -487,7 +495,7 @@ async def _in_order(
         stage.end_epoch()
 
 
-async def _forwards(device: Device, split: _Split, epoch: Epoch) -> None:
+async def _forwards(device: Device, split: Split, epoch: Epoch) -> None:
     for step in split.steps(split.forwards):
         await split.others.reach(step.after)
         assert step.action is not None
@@ -495,7 +503,7 @@ async def _forwards(device: Device, split: _Split, epoch: Epoch) -> None:
         split.forwards.note()
 
 
-async def _others(device: Device, split: _Split, epoch: Epoch, on_step: OnStep | None) -> None:
+async def _others(device: Device, split: Split, epoch: Epoch, on_step: OnStep | None) -> None:
     for action, after, keeps, frees in split.steps(split.others):
         await split.forwards.reach(after)
         if action is not None and action.kind is Kind.UPDATE:
@@ -526,73 +534,3 @@ def _free(stages: Sequence[Device], versions: Sequence[int]) -> None:
     if versions:
         for stage in stages:
             stage.free(versions)
-
-
-class _Step(NamedTuple):
-    """An action to carry out, if any, and versions to free, once `after` steps of the other lane
-    are done.
-    """
-
-    action: Action | None
-    after: int
-    keeps: bool = False
-    frees: tuple[int, ...] = ()
-
-
-class _Lane:
-    """The steps of a lane that are read and not yet begun; `read` counts all that were read."""
-
-    def __init__(self) -> None:
-        self.waiting = collections.deque[_Step]()
-        self.read = 0
-        self._done, self._seen = Mailbox(), 0
-
-    def add(self, step: _Step) -> None:
-        """Add a step."""
-        self.waiting.append(step)
-        self.read += 1
-
-    def note(self) -> None:
-        """Take note that the next step is done."""
-        self._done.put(None)
-
-    async def reach(self, count: int) -> None:
-        """Wait until `count` steps are done; for the other lane alone."""
-        while self._seen < count:
-            await self._done.get()
-            self._seen += 1
-
-
-class _Split:
-    """A program in two lanes, F and all other actions, each in order; it is read no further than
-    needed.
-    """
-
-    def __init__(self, program: Iterable[Action]) -> None:
-        self.forwards, self.others = _Lane(), _Lane()
-        self._program = with_versions(program)
-        self._updated = 0  # steps up to the last update
-
-    def steps(self, lane: _Lane) -> Iterator[_Step]:
-        """Yield the steps of a lane."""
-        while lane.waiting or self._read():
-            if lane.waiting:
-                yield lane.waiting.popleft()
-
-    def _read(self) -> bool:
-        entry = next(self._program, None)
-        if entry is None:
-            return False
-        action, keeps, frees = entry
-        if action.kind is Kind.FORWARD:
-            #     program    F0 F1 B0 W0 F2 B1 W1 U1 F3
-            #     forwards   F0 F1       F2          F3     F3 comes after U1
-            #     others           B0 W0    B1 W1 U1        B0 comes after F0 and F1, as above
-            self.forwards.add(_Step(action, max(self._updated, self.others.read - AHEAD)))
-            if frees:  # an action that F is ahead of may still use them
-                self.others.add(_Step(None, self.forwards.read, frees=frees))
-        else:
-            self.others.add(_Step(action, self.forwards.read, keeps, frees))
-            if action.kind is Kind.UPDATE:
-                self._updated = self.others.read
-        return True

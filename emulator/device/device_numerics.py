@@ -94,9 +94,13 @@ class DeviceNumerics:
         """Time steps of each sample by its place in the epoch, where they differ."""
         self._recomputed = Recomputed(slices)
 
-    def recompute(self, layers: Collection[int]) -> None:
-        """Let B compute the features of layers, by index, again."""
-        self._recomputed = Recomputed(self.slices, layers)
+    def recompute(self, layers: Collection[int], *, apart: bool) -> None:
+        """Let B compute the features of layers, by index, again; or R, an action of its own."""
+        self._recomputed = Recomputed(self.slices, layers, apart=apart)
+
+    def let_go(self, index: int) -> None:
+        """Let F of a micro-batch keep no features of recomputed layers, as an R follows."""
+        self._recomputed.choose(index)
 
     def attach(self, ports: Ports) -> None:
         """Take the ports of the device."""
@@ -236,11 +240,11 @@ class DeviceNumerics:
                 )
         return held, y
 
-    async def _compute_again(
+    async def compute_again(
         self, span: SampleSpan, version: int, samples: NDArray[np.int64]
     ) -> None:
-        """Compute the features that F let go: the same values from the same weights; nothing is
-        sent, and what is rounded again counts once.
+        """Carry out R: compute the features that F let go, the same values from the same weights;
+        nothing is sent, and what is rounded again counts once.
         """
         convolve, activation = self._training(span, version, samples)
         counts = {} if self._formats is None else self._formats.tally.counts()
@@ -303,9 +307,9 @@ class DeviceNumerics:
         samples: NDArray[np.int64] | None = None,
     ) -> Maps:
         """Carry out B, the last slice first, of samples with these numbers; return what is sent."""
-        if self._recomputed:
+        if self._recomputed and not self._recomputed.apart:
             assert samples is not None
-            await self._compute_again(span, version, samples)
+            await self.compute_again(span, version, samples)
         streams, values = self.streams, Values(span, arrived, self._ports)
         errors: dict[int, Any] = {}
 

@@ -1,5 +1,5 @@
 """Devices that share a recurrent layer: F and B beside one another, and the states that they
-exchange at every step.
+exchange at every step; and F of a device's program ahead of its other actions (`device.py`).
 
 Devices that share a layer exchange states within an action. So each action needs the same action of
 a neighbour, whose program may have other actions before it. FP and EB are separate engines, and
@@ -18,15 +18,15 @@ of FP, on three devices:
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Mailbox
 from ..mapping import DataPath, Slice, StreamKey
-from ..schedule import Kind, SampleSpan
+from ..schedule import Action, Kind, SampleSpan, with_versions
 from .ports import Ports
 
 Job = Callable[[], Coroutine[Any, Any, None]]
@@ -37,6 +37,10 @@ class InTurn:
 
     def forward(self, micro_batch: int, job: Job) -> Coroutine[Any, Any, None]:
         """Return the coroutine that carries out F of a micro-batch."""
+        return job()
+
+    def recompute(self, micro_batch: int, job: Job) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that carries out R of a micro-batch, after its F."""
         return job()
 
     def backward(self, micro_batch: int, job: Job) -> Coroutine[Any, Any, None]:
@@ -81,6 +85,16 @@ class Lanes(InTurn):
             self._forwards[micro_batch].put(True)
 
         self._put(Kind.FORWARD, then_backward)
+
+    async def recompute(self, micro_batch: int, job: Job) -> None:
+        """See `InTurn`."""
+
+        async def after_forward() -> None:
+            await self._forwards[micro_batch].get()
+            await job()
+            self._forwards[micro_batch].put(True)  # B still waits for it
+
+        self._put(Kind.BACKWARD, after_forward)
 
     async def backward(self, micro_batch: int, job: Job) -> None:
         """See `InTurn`."""
@@ -206,3 +220,79 @@ class Gather:
                 DataPath.STATE_ERRORS, span, np.ascontiguousarray(complete[:, part.channels :])
             )
         return np.ascontiguousarray(complete[:, : part.channels])
+
+
+AHEAD = 4
+"""Most actions that F goes ahead of: B and W of two micro-batches, whose maps are in memory
+meanwhile.
+"""
+
+
+class _Step(NamedTuple):
+    """An action to carry out, if any, and versions to free, once `after` steps of the other lane
+    are done.
+    """
+
+    action: Action | None
+    after: int
+    keeps: bool = False
+    frees: tuple[int, ...] = ()
+
+
+class _Lane:
+    """The steps of a lane that are read and not yet begun; `read` counts all that were read."""
+
+    def __init__(self) -> None:
+        self.waiting = collections.deque[_Step]()
+        self.read = 0
+        self._done, self._seen = Mailbox(), 0
+
+    def add(self, step: _Step) -> None:
+        """Add a step."""
+        self.waiting.append(step)
+        self.read += 1
+
+    def note(self) -> None:
+        """Take note that the next step is done."""
+        self._done.put(None)
+
+    async def reach(self, count: int) -> None:
+        """Wait until `count` steps are done; for the other lane alone."""
+        while self._seen < count:
+            await self._done.get()
+            self._seen += 1
+
+
+class Split:
+    """A program in two lanes, F and all other actions, each in order; it is read no further than
+    needed.
+    """
+
+    def __init__(self, program: Iterable[Action]) -> None:
+        self.forwards, self.others = _Lane(), _Lane()
+        self._program = with_versions(program)
+        self._updated = 0  # steps up to the last update
+
+    def steps(self, lane: _Lane) -> Iterator[_Step]:
+        """Yield the steps of a lane."""
+        while lane.waiting or self._read():
+            if lane.waiting:
+                yield lane.waiting.popleft()
+
+    def _read(self) -> bool:
+        entry = next(self._program, None)
+        if entry is None:
+            return False
+        action, keeps, frees = entry
+        if action.kind is Kind.FORWARD:
+            #     program    F0 F1 B0 W0 F2 B1 W1 U1 F3
+            #     forwards   F0 F1       F2          F3     F3 comes after U1
+            #     others           B0 W0    B1 W1 U1        B0 comes after F0 and F1, as above
+            self.forwards.add(_Step(action, max(self._updated, self.others.read - AHEAD)))
+            if frees:  # an action that F is ahead of may still use them
+                self.others.add(_Step(None, self.forwards.read, frees=frees))
+        else:
+            self.others.add(_Step(action, self.forwards.read, keeps, frees))
+            if action.kind is Kind.UPDATE:
+                self._updated = self.others.read
+        return True

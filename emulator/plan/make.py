@@ -42,7 +42,7 @@ from .layout import place_on_chip
 from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
 from .plan import ChainPlan, Plan, exchange_times
-from .recompute import check_recompute, recomputing
+from .recompute import check_recompute, check_rows_kept, recomputing
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .work import check_devices, check_memory
@@ -367,11 +367,7 @@ class _Making:
             InputError: a value does not suit them, or the network does not fit.
         """
         config, cuts = self.config, self._tried_cuts
-        if config.recompute != "none":
-            raise InputError(
-                f"`recompute` = {config.recompute!r}: boards that stream rows keep what B needs;"
-                " needs `engines` = 'turns' or 'shared'"
-            )
+        check_rows_kept(config)
         if config.memory == "fpdeep":
             timing, steady = self._fastest(cuts.as_in_fpdeep())
             return self._planned(

@@ -2,7 +2,8 @@
 (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
 
 A device keeps what arrives at the first of recomputed layers that follow one another on it. B does
-their F again before it begins, with the same weights and the same numbers.
+their F again before it begins, with the same weights and the same numbers; or R does, where the
+schedule has it as an action of its own, of the micro-batches that it names.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ def recomputing(
     config: Config, network: Network, shares_weights: bool, make: Make
 ) -> PlannedStages:
     """Return the stages with the layers recomputed that a configuration says; `auto` are as few as
-    make all data fit, those first that keep the most bytes for each multiply-accumulate.
+    make all data fit, those first that keep the most bytes for each multiply-accumulate. A schedule
+    with R recomputes all that it can where the configuration says nothing.
 
     Raises:
         InputError: a layer is unknown or cannot be recomputed, the run does not allow it, or data
             do not fit.
     """
-    if config.recompute == "none":
+    if not _recomputes(config):
         return make(frozenset())
     _check(config, shares_weights)
     if config.recompute != "auto":
-        return make(_named(config.recompute, network))
+        text = "all" if config.recompute == "none" else config.recompute
+        return make(_named(text, network))
     able = sorted(filter(_is_able, network.layers), key=_gain, reverse=True)
     # More recomputed layers never need more memory, but for what arrives at them.
     enough, too_few = len(able), -1
@@ -58,15 +61,39 @@ def check_recompute(config: Config, faults: Faults) -> None:
     Raises:
         InputError: bits flip.
     """
-    if config.recompute != "none" and faults.flips:
+    if _recomputes(config) and faults.flips:
         raise InputError(
-            f"`recompute` = {config.recompute!r}: `faults.flips` change what F and what B compute;"
-            " leave one of them out"
+            f"{_blame(config)}`faults.flips` change what F and what B compute; leave one of them"
+            " out"
         )
 
 
+def check_rows_kept(config: Config) -> None:
+    """Check that nothing is recomputed on boards that stream rows.
+
+    Raises:
+        InputError: something is.
+    """
+    if _recomputes(config):
+        raise InputError(
+            f"{_blame(config)}boards that stream rows keep what B needs; needs `engines` = 'turns'"
+            " or 'shared'"
+        )
+
+
+def _recomputes(config: Config) -> bool:
+    return config.recompute != "none" or config.schedule.recomputes
+
+
+def _blame(config: Config) -> str:
+    """Return how a message begins: with the key that says to recompute."""
+    if config.recompute == "none":
+        return f"`schedule` = {config.schedule.name!r} has R: "
+    return f"`recompute` = {config.recompute!r}: "
+
+
 def _check(config: Config, shares_weights: bool) -> None:
-    blame = f"`recompute` = {config.recompute!r}: "
+    blame = _blame(config)
     if not config.schedule.aligned:
         raise InputError(
             f"{blame}`schedule` = {config.schedule.name!r} has F and B of a sample use different"

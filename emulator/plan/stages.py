@@ -59,7 +59,7 @@ class PlannedStages:
     at a time: several where W is apart from B. Micro-batches are of `samples` samples, and a
     parameter takes `parameter_copies` arrays, of which replicas may share some out, and the weights
     themselves in `weight_shares`. The features of `recomputed` layers, by index, are computed again
-    in B. With a `profile`, times are those that it has of the layers.
+    in B, or `apart` from it in R. With a `profile`, times are those that it has of the layers.
     """
 
     mapping: Mapping
@@ -77,6 +77,7 @@ class PlannedStages:
     dot: int = 0
     """Products of a block that is summed exactly."""
     redone: tuple[int, ...] = ()
+    apart: bool = False
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -98,7 +99,7 @@ class PlannedStages:
         """Return the bytes of features of a micro-batch of `samples` samples."""
         on_board = self.stage(stage, samples)
         kept, again = on_board.costs.feature_bytes, on_board.recomputed_bytes
-        return FeatureBytes(kept, again, kept + again)
+        return FeatureBytes(kept, again, kept + again, on_board.whole_bytes)
 
     def memory_bytes(self, stage: int) -> tuple[DataBytes, int]:
         """Return a stage's bytes of weights, gradients and features on chip, and all its bytes off
@@ -128,10 +129,11 @@ class PlannedStages:
                 recomputed=self.recomputed,
                 redone=self.redone[stage] if self.redone else 1,
                 dot=self.dot,
+                recompute_apart=self.apart,
             )
             if self.profile is not None:
                 times = self.profile.by_layer(self.boards[stage].name, samples)
-                planned = measured_stage(planned, times, self.recomputed)
+                planned = measured_stage(planned, times, self.recomputed, apart=self.apart)
             self._found[key] = planned
         return self._found[key]
 
@@ -162,7 +164,7 @@ def stages_on_boards(
         epoch: what the schedule is made for.
         profile: times of all layers on all boards, which take the place of the boards' own.
         by_hand: the cut, if it was made by hand.
-        recomputed: the layers, by index, whose features B computes again.
+        recomputed: the layers, by index, whose features B, or R, computes again.
 
     Raises:
         InputError: there are more stages than layers or channels, or a board's memory is too small.
@@ -203,6 +205,7 @@ def stages_on_boards(
         profile=profile,
         dot=precision.dot,
         redone=redone,
+        apart=config.schedule.recomputes,
     )
     # What does not fit raises here, ahead of the run.
     for stage in range(count):
@@ -284,7 +287,12 @@ def _kept(
         ]
 
     features = counts(Kind.FORWARD)
-    again = counts(Kind.BACKWARD) if last is Kind.GRADIENT else [(1,) * fold.chunks] * len(devices)
+    if kind.recomputes:
+        again = counts(Kind.RECOMPUTE)
+    elif last is Kind.GRADIENT:
+        again = counts(Kind.BACKWARD)
+    else:
+        again = [(1,) * fold.chunks] * len(devices)
     programs = schedule.programs(devices)
     copies = tuple(weight_copies(programs[device]) for device in devices)
     places = [(fold.device(stage), fold.chunk(stage)) for stage in range(fold.count)]

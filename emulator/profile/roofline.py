@@ -332,7 +332,8 @@ class BoardStage:
     """The costs of a stage on a board, its layers, and the bytes that it has on chip and off chip.
 
     Of those on chip, `gathered_bytes` are for a layer's weights that other replicas have shares of.
-    B of a micro-batch computes `recomputed_bytes` of features again.
+    B, or R, of a micro-batch computes `recomputed_bytes` of features again; one that is not
+    recomputed keeps `whole_bytes`.
     """
 
     costs: StageCosts
@@ -341,6 +342,7 @@ class BoardStage:
     off_chip_bytes: int
     gathered_bytes: int = 0
     recomputed_bytes: int = 0
+    whole_bytes: int = 0
 
     @property
     def kept_bytes(self) -> int:
@@ -382,6 +384,7 @@ def board_stage(
     parameters_together: bool = False,
     recomputed: Collection[int] = (),
     redone: int = 1,
+    recompute_apart: bool = False,
 ) -> BoardStage:
     """Return the costs of slices of consecutive layers as a stage of a pipeline on one board.
 
@@ -401,7 +404,8 @@ def board_stage(
             them fit.
         recomputed: the layers, by index, whose features B recomputes from what arrives at them.
         redone: the most micro-batches whose recomputed features are there at a time: several where
-            W is apart from B.
+            W is apart from B, or R.
+        recompute_apart: whether R is an action of its own, and no part of B.
 
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
@@ -419,6 +423,7 @@ def board_stage(
         redone=redone,
         weight_copies=weight_copies,
         parameters_together=parameters_together,
+        recompute_apart=recompute_apart,
     )
 
 
@@ -432,6 +437,7 @@ def stage_of_needs(
     redone: int = 1,
     weight_copies: int = 1,
     parameters_together: bool = False,
+    recompute_apart: bool = False,
 ) -> BoardStage:
     """Return the same as `board_stage`, for slices whose needs are known.
 
@@ -472,16 +478,20 @@ def stage_of_needs(
         _layer_costs(part.part, layer, data, port)
         for part, layer, data in zip(needs, layers, off_chip, strict=True)
     )
-    forward = eb = pg = 0
+    forward = eb = pg = recompute = 0
     for part, layer_cost in zip(needs, layer_costs, strict=True):
         fp_ps, eb_ps, pg_ps = layer_cost.times_ps
         forward, eb, pg = forward + fp_ps, eb + eb_ps, pg + pg_ps
-        eb += fp_ps if part.recomputed else 0
+        recompute += fp_ps if part.recomputed else 0
     features = samples * sum(kept)
     parameters = sum(part.parameter_bytes for part in needs)
-    costs = StageCosts(forward, eb + pg, pg, feature_bytes=features, parameter_bytes=parameters)
+    sizes = {"feature_bytes": features, "parameter_bytes": parameters}
+    inside, own = (0, recompute) if recompute_apart else (recompute, 0)
+    costs = StageCosts(forward, eb + inside + pg, pg, **sizes, recompute_ps=own)
     again = samples * sum(part.feature_bytes for part in needs if part.recomputed)
-    return BoardStage(costs, layer_costs, needed - stored + buffers + held, stored, held, again)
+    whole = samples * sum(part.feature_bytes for part in needs)
+    on_chip_bytes = needed - stored + buffers + held
+    return BoardStage(costs, layer_costs, on_chip_bytes, stored, held, again, whole)
 
 
 def kept_bytes(needs: Sequence[PartNeeds]) -> list[int]:

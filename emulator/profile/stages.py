@@ -495,9 +495,11 @@ def measured_costs(
     slices: Sequence[Slice],
     layers: Mapping[str, LayerTimes],
     recomputed: Collection[int] = (),
+    *,
+    apart: bool = False,
 ) -> StageCosts:
     """Return the costs of a stage with the times of its slices' layers (`Profile.by_layer`), and
-    those of F again in B of `recomputed` layers.
+    those of F again of `recomputed` layers: in B, or `apart` in R.
 
     Where PG was not measured, it takes the part of B that it has by the roofline.
 
@@ -507,8 +509,8 @@ def measured_costs(
     times = _measured(slices, layers)
     again = _measured([part for part in slices if part.layer.index in recomputed], layers)
     forward = math.ceil(times.forward_ps)
-    backward = math.ceil(times.backward_ps + again.forward_ps)
-    pg = times.pg_ps
+    backward = math.ceil(times.backward_ps + (0 if apart else again.forward_ps))
+    recompute, pg = math.ceil(again.forward_ps) if apart else 0, times.pg_ps
     if pg is None and recomputed:
         raise InputError("`recompute`: the profile should have `gradient_us` of each layer")
     if pg is None:
@@ -516,18 +518,26 @@ def measured_costs(
         pg = times.backward_ps * Fraction(costs.pg_ps, costs.backward_ps)
     forward = max(forward, 1 - min(backward, 1))  # layers that take no time get a picosecond
     return dataclasses.replace(
-        costs, forward_ps=forward, backward_ps=backward, pg_ps=min(math.ceil(pg), backward)
+        costs,
+        forward_ps=forward,
+        backward_ps=backward,
+        pg_ps=min(math.ceil(pg), backward),
+        recompute_ps=recompute,
     )
 
 
 def measured_stage(
-    stage: BoardStage, layers: Mapping[str, LayerTimes], recomputed: Collection[int] = ()
+    stage: BoardStage,
+    layers: Mapping[str, LayerTimes],
+    recomputed: Collection[int] = (),
+    *,
+    apart: bool = False,
 ) -> BoardStage:
     """Return a stage with the times of its layers (`Profile.by_layer`), of which none is known to
     wait for memory.
     """
     parts = [layer.part for layer in stage.layers]
-    costs = measured_costs(stage.costs, parts, layers, recomputed)
+    costs = measured_costs(stage.costs, parts, layers, recomputed, apart=apart)
     unbound = tuple(dataclasses.replace(layer, bound_by_memory=()) for layer in stage.layers)
     return dataclasses.replace(stage, costs=costs, layers=unbound)
 

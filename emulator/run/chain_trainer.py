@@ -85,7 +85,8 @@ class _MakeNumerics:
         if errors is None:
             numerics = DeviceNumerics(streams, slices, blocks, stored, formats)
             stages = self.segment.plan.stages
-            numerics.recompute(() if stages is None else stages.recomputed)
+            if stages is not None:
+                numerics.recompute(stages.recomputed, apart=stages.apart)
             return numerics
         return FaultyNumerics(errors, streams, slices, blocks, stored, formats)
 

@@ -7,7 +7,8 @@ the next version of the weights, after all W of a mini-batch: `0W3`, `0U1`. F an
 micro-batch in spans of samples, with different weights:
 `0F3[0:5]v0` and `0F3[5:16]v1` are its first 5 samples and the others. Where a device holds several
 stages (interleaved schedules), `0F3c1v1` is the forward propagation of its chunk 1; chunk 0 is not
-written. In a text there is one line for the micro-batches, and one for each device:
+written. `0R3v1` (R) computes the features of F again, ahead of B; where there is one, F keeps only
+what it takes in. In a text there is one line for the micro-batches, and one for each device:
 
 schedule sync, 2 devices
 micro-batches 0:4 4:8 | 8:12 12:16
@@ -92,6 +93,7 @@ class Kind(enum.Enum):
     """The kind of an action."""
 
     FORWARD = "F"
+    RECOMPUTE = "R"
     BACKWARD = "B"
     GRADIENT = "W"
     UPDATE = "U"
@@ -103,7 +105,7 @@ class Kind(enum.Enum):
         """What a stage does with a micro-batch before; None for F, and for U, which is of no
         micro-batch.
         """
-        if self is Kind.BACKWARD:
+        if self in (Kind.BACKWARD, Kind.RECOMPUTE):
             return Kind.FORWARD
         return Kind.BACKWARD if self is Kind.GRADIENT else None
 
@@ -114,13 +116,14 @@ PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """One action; `index` is a micro-batch for F, B and W, and the version made for U.
+    """One action; `index` is a micro-batch for F, R, B and W, and the version made for U.
 
-    `version` names the weights that F and B use. `span` is (begin, end) of the samples of the
+    `version` names the weights that F, R and B use. `span` is (begin, end) of the samples of the
     micro-batch, if these are not all. `chunk` is the number of the stage among those of the device.
     `joined` says whether a table of PyTorch's has the action after it in the same cell: an F with
     the B that overlaps it, a B with its W. None leaves that to what follows: B and a W of it that
-    comes at once are one cell. `idle` is the number of empty cells ahead of it there.
+    comes at once are one cell. `idle` is the number of empty cells ahead of it there. An F that is
+    `recomputed` keeps no features: an R computes them again.
     """
 
     kind: Kind
@@ -130,6 +133,7 @@ class Action:
     chunk: int = 0
     joined: bool | None = None
     idle: int = 0
+    recomputed: bool = False
 
     def moved(self, micro_batches: int, versions: int = 0) -> Action:
         """Return the action with its micro-batch and version shifted by these numbers."""
@@ -142,6 +146,7 @@ class Action:
             self.chunk,
             self.joined,
             self.idle,
+            self.recomputed,
         )
 
     def __str__(self) -> str:
@@ -269,7 +274,7 @@ def cut_samples(samples: int, batch: int, micro_batch: int) -> list[MicroBatch]:
 _HEAD = re.compile(r"schedule (\S+), ([1-9]\d{0,8}) devices?( in a V)?")
 _ACTION = re.compile(
     r"(?P<device>\d{1,9})"
-    r"(?:(?P<pass>[FB])(?P<passed>\d{1,9})(?:c(?P<chunk>[1-9]\d{0,8}))?(?:\[(?P<begin>\d{1,9}):(?P<end>\d{1,9})\])?"
+    r"(?:(?P<pass>[FRB])(?P<passed>\d{1,9})(?:c(?P<chunk>[1-9]\d{0,8}))?(?:\[(?P<begin>\d{1,9}):(?P<end>\d{1,9})\])?"
     r"v(?P<version>\d{1,9})(?P<joined>[+-])?"
     r"|W(?P<gradient>\d{1,9})(?:c(?P<of_chunk>[1-9]\d{0,8}))?(?:v(?P<at_version>\d{1,9}))?"
     r"|U(?P<made>\d{1,9}))"
@@ -330,7 +335,8 @@ def listed(
     *,
     in_v: bool = False,
 ) -> Schedule:
-    """Return the schedule of these actions of each device; there are as many chunks as they name.
+    """Return the schedule of these actions of each device; there are as many chunks as they name, and
+    F keeps no features where an R follows.
 
     Raises:
         InputError: an action names a chunk that is too high for the number of actions.
@@ -346,10 +352,24 @@ def listed(
                     f"{source}: device {device}: {action}: chunks are counted from 0 on"
                 )
 
+    actions = [with_recomputed(program) for program in actions]
+
     def programs(hosted: Collection[int]) -> dict[int, Iterator[Action]]:
         return {number: iter(actions[number]) for number in hosted}
 
     return Schedule(name, len(actions), micro_batches, programs, chunks, in_v)
+
+
+def with_recomputed(program: Sequence[Action]) -> Sequence[Action]:
+    """Return a device's actions, of which each F says whether an R computes its features again."""
+    again = {(action.index, action.chunk) for action in program if action.kind is Kind.RECOMPUTE}
+    if not again:
+        return program
+    said = []
+    for action in program:
+        own = action.kind is Kind.FORWARD and (action.index, action.chunk) in again
+        said.append(dataclasses.replace(action, recomputed=own))
+    return said
 
 
 def _micro_batches(spans: str, source: str) -> Iterator[MicroBatch]:

@@ -74,11 +74,12 @@ class Stage:
         self.messages = {Kind.FORWARD: Messages(), Kind.BACKWARD: Messages()}
         self._micro_batches = micro_batches
         self._done = {
-            kind: [0] * len(micro_batches) for kind in PASSES
+            kind: [0] * len(micro_batches) for kind in (*PASSES, Kind.RECOMPUTE)
         }  # samples of each micro-batch
         self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(
             list
         )  # (end of span, version) of F
+        self._recomputed = set[int]()  # micro-batches whose F kept nothing
 
     def source(self, kind: Kind) -> Stage | None:
         """Return the stage whose message an action of this kind needs."""
@@ -98,6 +99,7 @@ class Stage:
         begin, end = action.span or (0, self._micro_batches[index].samples)
         if self._done[kind][index] > begin:
             raise LookupError("is done twice")
+        self._check_recomputed(action)
         source, to = self._neighbours(kind)
         if source is not None:
             try:
@@ -112,6 +114,24 @@ class Stage:
             to.messages[kind].send(index, begin, end)
         self._compute(action, begin, end)
         return True, to
+
+    def _check_recomputed(self, action: Action) -> None:
+        """Check that an R is of a whole micro-batch whose F keeps nothing, ahead of its B."""
+        kind, index = action.kind, action.index
+        if kind is Kind.FORWARD and action.recomputed:
+            if action.span is not None:
+                raise LookupError("is a part of a micro-batch, which no R can compute again")
+            self._recomputed.add(index)
+        elif kind is Kind.RECOMPUTE:
+            if action.span is not None:
+                raise LookupError("is a part of a micro-batch; R does whole ones")
+            if self._done[Kind.FORWARD][index] and index not in self._recomputed:
+                raise LookupError("has nothing to do: its F keeps all features")
+            if self._done[Kind.BACKWARD][index]:
+                raise LookupError(f"comes after B{index}")
+        awaits = kind is Kind.BACKWARD and index in self._recomputed
+        if awaits and not self._done[Kind.RECOMPUTE][index]:
+            raise LookupError(f"comes before R{index}")
 
     def _compute(self, action: Action, begin: int, end: int) -> None:
         """Note the samples of an action, which must follow on those done and have been through the
@@ -319,7 +339,10 @@ class _Device:
                 action,
                 f"needs version {version} of the weights, which was freed after its last use",
             )
-        if action.kind is Kind.FORWARD or (version == self.version and not self._aligned):
+        if action.kind is Kind.FORWARD:
+            return
+        aligned = self._aligned or action.kind is Kind.RECOMPUTE
+        if version == self.version and not aligned:
             return
         of_forward = stage.version_of_forward(action)
         if version < of_forward:
@@ -327,7 +350,7 @@ class _Device:
                 action,
                 f"uses version {version} of the weights, older than version {of_forward} of its F",
             )
-        if self._aligned and version > of_forward:
+        if aligned and version > of_forward:
             self._fail(
                 action,
                 f"uses version {version} of the weights, newer than version {of_forward} of its F",

@@ -100,6 +100,13 @@ class Order:
             latest.append(max(late, default=0))
         return tuple(latest)
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether it has R as an action of its own."""
+        return any(
+            action.kind is Kind.RECOMPUTE for program in self.actions for _, action in program
+        )
+
     def of_mini_batch(self, _: Shape) -> int:
         """Return the number of micro-batches of a mini-batch, which no shape changes."""
         return self.micro_batches
@@ -213,6 +220,7 @@ def _kind_of(content: str, file: str, parsed: Callable[[str, str], Schedule]) ->
         repeats=True,
         chunks=schedule.chunks,
         in_v=schedule.in_v,
+        recomputes=order.recomputes,
         machine=machine,
         mini_batch=order.of_mini_batch,
         order=order,

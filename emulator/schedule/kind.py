@@ -22,15 +22,19 @@ T = TypeVar("T")
 
 
 def own_schedule(
-    name: str, generate: Callable[[EpochShape], Schedule], epoch: EpochShape
+    name: str,
+    generate: Callable[[EpochShape], Schedule],
+    epoch: EpochShape,
+    *,
+    recomputes: bool = False,
 ) -> Schedule:
-    """Return the schedule that a builder makes for an epoch.
+    """Return the schedule that a builder makes for an epoch; it has R where it `recomputes`.
 
     Raises:
         InputError: the builder fails, or returns no schedule of this epoch; reading its programs
             raises it where they fail, or hold what is no action of their device.
     """
-    return _Own(name, epoch).schedule(generate)
+    return _Own(name, epoch, recomputes).schedule(generate)
 
 
 def shown(value: object) -> str:
@@ -45,8 +49,8 @@ def shown(value: object) -> str:
 class _Own:
     """The schedule of one epoch by the builder of a kind."""
 
-    def __init__(self, name: str, epoch: EpochShape) -> None:
-        self._name, self._epoch = name, epoch
+    def __init__(self, name: str, epoch: EpochShape, recomputes: bool) -> None:
+        self._name, self._epoch, self._recomputes = name, epoch, recomputes
 
     def _fail(self, what: str, wanted: str, cause: Exception | None = None) -> NoReturn:
         raise InputError(f"schedule {self._name}: {what}; {wanted}") from cause
@@ -123,11 +127,11 @@ class _Own:
             "it should be an iterator of the device's Actions",
         )
         # Each sample may be a span of its own.
-        most = 3 * schedule.chunks * self._epoch.samples + schedule.steps
+        most = 4 * schedule.chunks * self._epoch.samples + schedule.steps
         try:
             for count, action in enumerate(program):
                 wrong = (
-                    _wrong(action, schedule)
+                    _wrong(action, schedule, self._recomputes)
                     if count < most
                     else f"and this epoch has no more than {most} actions"
                 )
@@ -140,7 +144,7 @@ class _Own:
             self._fail(f"{blame} raised {_reason(error)}", wanted, error)
 
 
-def _wrong(action: Any, schedule: Schedule) -> str:
+def _wrong(action: Any, schedule: Schedule, recomputes: bool) -> str:
     """Return what makes something no action of a schedule; nothing where it is one."""
     if not isinstance(action, Action) or not isinstance(action.kind, Kind):
         return "which is no Action"
@@ -156,6 +160,8 @@ def _wrong(action: Any, schedule: Schedule) -> str:
         return "whose numbers should be of type int, 0 or more"
     if action.kind is Kind.UPDATE:
         return ""
+    if action.kind is Kind.RECOMPUTE and not recomputes:
+        return "and its kind's `recomputes` is False"
     if action.chunk >= schedule.chunks:
         return f"and the last chunk of each device is {schedule.chunks - 1}"
     if action.index >= len(schedule.micro_batches):
@@ -215,7 +221,8 @@ class ScheduleKind:
     warm-up forwards for a number of devices; only a kind that has it takes others. Where it is
     `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those
     that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains
-    recurrent layers, alone or with an FPGA.
+    recurrent layers, alone or with an FPGA. Where it `recomputes`, R is an action of its own of
+    micro-batches whose F is `recomputed`; otherwise recomputation is part of B.
     """
 
     name: str
@@ -229,6 +236,7 @@ class ScheduleKind:
     aligned: bool = True
     offload: Offload | None = None
     in_v: bool = False
+    recomputes: bool = False
 
     def __post_init__(self) -> None:
         if not (
@@ -271,7 +279,7 @@ class ScheduleKind:
         """
         if self.is_shipped:
             return self.generate(epoch)
-        schedule = own_schedule(self.name, self.generate, epoch)
+        schedule = own_schedule(self.name, self.generate, epoch, recomputes=self.recomputes)
         if schedule.in_v != self.in_v:
             raise InputError(
                 f"schedule {self.name}: `in_v` is {shown(schedule.in_v)}; its kind's `in_v` should"

@@ -2,7 +2,8 @@
 
 It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward
 pass `0B3`, or its two parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell
-includes W. `(0F3;7B1)OVERLAP_F_B` has F and B that PyTorch runs as one, here one after the other.
+includes W. R, as `0R3`, is emuchain's own: PyTorch recomputes within B, if at all.
+`(0F3;7B1)OVERLAP_F_B` has F and B that PyTorch runs as one, here one after the other.
 Cells may be empty: the rank waits, as it does anyway. It is one mini-batch, whose update comes at
 its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
 
@@ -36,7 +37,7 @@ _SHARDING, _REDUCES = {"UNSHARD", "RESHARD"}, "REDUCE_GRAD"
 
 
 class Cell(NamedTuple):
-    """A cell: F, B, I or W of a micro-batch on a stage, or communication, some of which is of no
+    """A cell: F, R, B, I or W of a micro-batch on a stage, or communication, some of which is of no
     micro-batch.
     """
 
@@ -57,7 +58,7 @@ def has_messages(rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave
     that to PyTorch.
     """
-    return not {cell.kind for row in rows for cell in row} <= {*"FBIW", _REDUCES}
+    return not {cell.kind for row in rows for cell in row} <= {*"FRBIW", _REDUCES}
 
 
 def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None:
@@ -69,7 +70,7 @@ def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None
             message.
     """
     kinds = {cell.kind for row in rows for cell in row}
-    if kinds <= {*"FBIW"}:
+    if kinds <= {*"FRBIW"}:
         return
     for rank, row in enumerate(rows):
         seen = set[Cell]()
@@ -253,12 +254,13 @@ def _sender(receive: Cell) -> Cell:
 
 
 _CELL = re.compile(
-    r"(?P<stage>\d{1,9})(?:(?P<kind>[FBIW]|(?:SEND|RECV)_[FB])(?P<index>\d{1,9})|(?P<whole>UNSHARD|RESHARD|REDUCE_GRAD))"
+    r"(?P<stage>\d{1,9})(?:(?P<kind>[FRBIW]|(?:SEND|RECV)_[FB])(?P<index>\d{1,9})|(?P<whole>UNSHARD|RESHARD|REDUCE_GRAD))"
 )
 _OVERLAPS = re.compile(r"\((\d{1,9}F\d{1,9});(\d{1,9}[BI]\d{1,9})\)OVERLAP_F_B")
 _MOST_RANKS = 8
 _KINDS = {
     "F": (Kind.FORWARD,),
+    "R": (Kind.RECOMPUTE,),
     "B": (Kind.BACKWARD, Kind.GRADIENT),
     "I": (Kind.BACKWARD,),
     "W": (Kind.GRADIENT,),

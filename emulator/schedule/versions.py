@@ -70,19 +70,23 @@ def weight_copies(program: Iterable[Action]) -> int:
 def kept_micro_batches(
     program: Iterable[Action], chunks: int, last: Kind, first: Kind = Kind.FORWARD
 ) -> tuple[int, ...]:
-    """Return for each chunk of a device the most micro-batches between their F and the action that
-    needs features last.
+    """Return for each chunk of a device the most micro-batches between the action from which on their
+    features are there and the one that needs them last.
 
     Args:
         program: the device's actions.
         chunks: number of its stages.
         last: the kind of the action that needs a micro-batch's features last.
-        first: the kind of the action from which on they are there: B of those that it recomputes.
+        first: the kind of the action from which on they are there: B of those that it recomputes;
+            R, or F of micro-batches without one.
     """
     kept, most = [0] * chunks, [0] * chunks
     for action in program:
         begins = action.span is None or not action.span[0]
-        if action.kind is first and begins:
+        kind = action.kind
+        if first is Kind.RECOMPUTE and kind is Kind.FORWARD and not action.recomputed:
+            kind = first
+        if kind is first and begins:
             kept[action.chunk] += 1
             most[action.chunk] = max(most[action.chunk], kept[action.chunk])
         elif action.kind is last and begins:
@@ -103,7 +107,7 @@ class _Ahead:
     def __iter__(self) -> Iterator[Action]:
         while self._read or self._reads_on():
             action = self._read.popleft()
-            if action.version is not None:
+            if _names(action):
                 self._versions[action.kind].popleft()
                 self._naming.add(action.kind)
             yield action
@@ -120,9 +124,16 @@ class _Ahead:
         if action is None:
             return False
         self._read.append(action)
-        if action.version is not None:
+        if action.version is not None and _names(action):
             self._versions[action.kind].append(action.version)
         return True
+
+
+def _names(action: Action) -> bool:
+    """Return whether an action's version matters to what is kept: R has that of its B, which comes
+    later.
+    """
+    return action.version is not None and action.kind is not Kind.RECOMPUTE
 
 
 Arrays = NDArray[Any]

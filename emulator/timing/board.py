@@ -6,7 +6,7 @@ Under `turns` all of them share one queue; under `split`, F, B and W have one ea
 `shared` one pool:
 
     turns     F0 F1 B0 W0 F2 B1 W1
-    split     F0 F1 F2                   three queues, each with engines of its own
+    split     F0 F1 F2                   three queues, each with engines of its own; F has R, too
                  B0 B1
                     W0 W1
     shared    F0 [F1 B0] [F2 W0 B1]      what runs together ends together
@@ -19,7 +19,9 @@ the clock of a stage, which learns of messages as they come, ask here.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,7 +152,8 @@ class ActionBoard:
         return max(ready_ps, self._free_ps.get(self._queue(kind), 0))
 
     def _queue(self, kind: Kind) -> str:
-        return "all" if self.machine.engines is Engines.TURNS else kind.value
+        engine = engine_of(kind, self.machine.engines)
+        return "all" if engine is None else engine.value
 
     def has_run(self, kind: Kind, ran: Ran) -> Ran:
         """Tell the observer of an action that has run, and return it."""
@@ -190,13 +193,23 @@ class ActionBoard:
             wire.free_ps = free_ps
 
 
+def engine_of(kind: Kind, engines: Engines) -> Kind | None:
+    """Return the kind whose queue an action of a kind stands in, None where all share one: engines
+    of their own that do F do R, too.
+    """
+    if engines is Engines.TURNS:
+        return None
+    is_forward = engines is Engines.SPLIT and kind is Kind.RECOMPUTE
+    return Kind.FORWARD if is_forward else kind
+
+
 def _tell(observer: Observer | None, name: str, begin_ps: int, end_ps: int) -> None:
     if observer is not None:
         observer(Served(name, np.array([[begin_ps]]), np.array([[end_ps]]), end_ps - begin_ps))
 
 
 class Step(NamedTuple):
-    """F, B or W of a micro-batch on a stage."""
+    """F, R, B or W of a micro-batch on a stage."""
 
     kind: Kind
     micro_batch: int
@@ -261,7 +274,9 @@ def _device_tasks(
     fold = dataclasses.replace(schedule.fold, chunks=chunks)
     micro_batches = schedule.micro_batches
     done = {
-        (kind, chunk): bytearray(len(micro_batches)) for kind in PASSES for chunk in range(chunks)
+        (kind, chunk): bytearray(len(micro_batches))
+        for kind in (*PASSES, Kind.RECOMPUTE)
+        for chunk in range(chunks)
     }
     tasks: list[Task] = []
     waits = _Waits(where, machine)
@@ -272,6 +287,8 @@ def _device_tasks(
             continue
         if action.span is not None:
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
+        if kind is Kind.RECOMPUTE and machine.transport is Transport.STREAMED:
+            raise InputError(f"{where}: {action}: needs messages stored or hidden, not streamed")
         of_chunk = done.get((kind, chunk))
         if of_chunk is None or index >= len(of_chunk) or of_chunk[index]:
             why = f"there are {chunks} chunks" if chunk >= chunks else "is done twice"
@@ -283,9 +300,14 @@ def _device_tasks(
             continue
         micro_batch = micro_batches[index]
         work = work_ps(loads.costs(step.stage, micro_batch.samples), kind, machine)
-        inputs = _source(step), _message(step, loads.count), before
+        again = done[Kind.RECOMPUTE, chunk][index]
+        inputs = _source(step, again), _message(step, loads.count), before
         tasks.append(Task(action, step, device, micro_batch, work, *inputs))
-    left = [(marks.find(0), chunk, kind) for (kind, chunk), marks in done.items() if 0 in marks]
+    left = [
+        (marks.find(0), chunk, kind)
+        for (kind, chunk), marks in done.items()
+        if 0 in marks and kind in PASSES
+    ]
     if left:
         index, chunk, kind = min(left, key=lambda undone: (*undone[:2], PASSES.index(undone[2])))
         raise InputError(f"{where}: never does {Action(kind, index, chunk=chunk)}")
@@ -296,9 +318,9 @@ class _Waits:
     """What actions of a device wait for beside their inputs: room for features, and versions of the
     weights.
 
-    F waits for the room of the features that are freed ahead of it, unless rows are streamed: room
-    is then not kept by whole micro-batches. F and B wait for the gradients in the version that they
-    name, `makes` of which says which they are; the update takes no time.
+    F and R wait for the room of the features that are freed ahead of them, unless rows are
+    streamed: room is then not kept by whole micro-batches. F, R and B wait for the gradients in the
+    version that they name, `makes` of which says which they are; the update takes no time.
     """
 
     def __init__(self, where: str, machine: Machine) -> None:
@@ -307,13 +329,14 @@ class _Waits:
         self._needs_room = (
             machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
         )
-        self._freed: list[Step] = []
+        self._freed: dict[Kind, list[Step]] = {Kind.FORWARD: [], Kind.RECOMPUTE: []}
+        """Steps behind the last F, or R, that free room."""
         self._gradients: list[Step] = []
         self.makes: dict[Step, int] = {}
         self._made: list[tuple[Step, ...]] = [()]
         """For each version the steps behind it that those behind the one before do not include."""
-        self._waited = {Kind.FORWARD: 0, Kind.BACKWARD: 0}
-        """The newest version that an earlier F or B waited for."""
+        self._waited = {Kind.FORWARD: 0, Kind.RECOMPUTE: 0, Kind.BACKWARD: 0}
+        """The newest version that an earlier F, R or B waited for."""
 
     def update(self) -> None:
         """Make a version of the gradients so far."""
@@ -330,10 +353,11 @@ class _Waits:
         if action.kind is Kind.GRADIENT:
             self._gradients.append(Step(self._last, step.micro_batch, step.stage))
         before: list[Step] = []
-        if action.kind is Kind.FORWARD and self._needs_room:
-            before, self._freed = self._freed, []
+        if action.kind in self._freed and self._needs_room:
+            before, self._freed[action.kind] = self._freed[action.kind], []
         elif action.kind is self._last:
-            self._freed.append(step)
+            for freed in self._freed.values():
+                freed.append(step)
         if action.kind in self._waited and action.version is not None:
             if action.version >= len(self._made):
                 raise InputError(
@@ -346,9 +370,11 @@ class _Waits:
         return tuple(before)
 
 
-def _source(step: Step) -> Step | None:
-    """Return the step of the same stage whose result a step needs."""
-    before = step.kind.before
+def _source(step: Step, again: int) -> Step | None:
+    """Return the step of the same stage whose result a step needs; B needs R of a micro-batch that
+    is computed `again`.
+    """
+    before = Kind.RECOMPUTE if again and step.kind is Kind.BACKWARD else step.kind.before
     return None if before is None else Step(before, step.micro_batch, step.stage)
 
 
@@ -368,9 +394,13 @@ def work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
         InputError: B is split, and the costs do not say how.
     """
     if machine.engines is Engines.SPLIT:
-        return costs.work_ps
+        # F takes F + B there, and R its part of F.
+        part = Fraction(costs.recompute_ps, max(costs.forward_ps, 1))
+        return math.ceil(part * costs.work_ps) if kind is Kind.RECOMPUTE else costs.work_ps
     if kind is Kind.FORWARD:
         return costs.forward_ps
+    if kind is Kind.RECOMPUTE:
+        return costs.recompute_ps
     if machine.backward is Backward.FUSED:
         return costs.backward_ps
     return costs.eb_ps if kind is Kind.BACKWARD else costs.known_pg_ps

@@ -20,14 +20,24 @@ Size = int | Fraction
 
 
 class FeatureBytes(NamedTuple):
-    """Bytes of a micro-batch on a stage: `kept` from the start of F on, `again` from that of B on.
+    """Bytes of a micro-batch on a stage: `kept` from the start of F on, `again` from that of R on, or
+    of B where that computes them again.
 
-    Where W is apart from B, `late` of both are kept from the end of B to that of W.
+    Where W is apart from B, `late` of both are kept from the end of B to that of W. Where others of
+    the order have an R and this micro-batch has none, all features are kept from the start of F on:
+    `whole` bytes, None where they are as many as both.
     """
 
     kept: Size
     again: Size = 0
     late: Size = 0
+    whole: Size | None = None
+
+    @property
+    def all_kept(self) -> FeatureBytes:
+        """Those of a micro-batch without an R in an order that has some."""
+        whole = self.kept + self.again if self.whole is None else self.whole
+        return FeatureBytes(whole, 0, min(self.late, whole))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +56,12 @@ class Course:
 
 
 def kept_courses(
-    timed: Iterable[Timed], devices: int, last: Kind, sizes: Callable[[Step], FeatureBytes]
+    timed: Iterable[Timed],
+    devices: int,
+    last: Kind,
+    sizes: Callable[[Step], FeatureBytes],
+    *,
+    apart: bool = False,
 ) -> tuple[Course, ...]:
     """Return what each device keeps over time; of what ends and starts in one moment, the ends come
     first.
@@ -57,6 +72,7 @@ def kept_courses(
         devices: their number.
         last: the kind of the action that needs a micro-batch's features last.
         sizes: the bytes of a step's micro-batch on its stage.
+        apart: whether R is an action of its own of the micro-batches that are recomputed.
     """
     spans: dict[Step, tuple[int, int, int]] = {}
     for action in timed:
@@ -68,10 +84,15 @@ def kept_courses(
         if step._replace(kind=Kind.FORWARD) not in spans:
             continue
         size, change = sizes(step), changes[device]
+        redone = step._replace(kind=Kind.RECOMPUTE) in spans
+        if apart and not redone:
+            size = size.all_kept
         if step.kind is Kind.FORWARD:
             change[start_ps] += size.kept
-        elif step.kind is Kind.BACKWARD:
+        elif step.kind is Kind.RECOMPUTE:
             change[start_ps] += size.again
+        elif step.kind is Kind.BACKWARD:
+            change[start_ps] += 0 if redone else size.again
             change[end_ps] -= size.kept + size.again
             if last is Kind.GRADIENT:
                 change[end_ps] += size.late

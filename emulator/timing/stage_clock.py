@@ -175,6 +175,12 @@ class StageClock(Versions):
             self.busy_ps[Phase.PG] += costs.known_pg_ps
         return self._run(Kind.BACKWARD, span, costs, arrived, not_before_ps, end_ps)
 
+    def recompute(self, whole: SampleSpan, not_before_ps: int) -> None:
+        """Carry out R of a micro-batch; nothing is sent."""
+        costs = self._loads.costs(self.streams.device, whole.samples)
+        self.busy_ps[Phase.FP] += costs.recompute_ps
+        self._run(Kind.RECOMPUTE, whole, costs, not_before_ps=not_before_ps)
+
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""
         self.port_bytes += self._times.port_bytes(self.streams.device, whole.samples)
@@ -191,8 +197,11 @@ class StageClock(Versions):
         arrived: Mapping[StreamKey, Times],
         not_before_ps: int,
     ) -> int:
-        own = None if kind.before is None else (kind.before, span.micro_batch.index)
-        own_ps = 0 if own is None else self._ended_ps.get(own, 0)
+        index, own_ps = span.micro_batch.index, 0
+        if kind.before is not None:
+            own_ps = self._ended_ps.get((kind.before, index), 0)
+        if kind is Kind.BACKWARD:
+            own_ps = max(own_ps, self._ended_ps.get((Kind.RECOMPUTE, index), 0))
         # An action begins as a whole: with the last row of the last sample.
         return max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
 
@@ -211,7 +220,8 @@ class StageClock(Versions):
         if self._timeline is None:
             # On engines of its own F would run ahead of the room for features; in turns, the
             # order of the program holds it back.
-            if kind is Kind.FORWARD and self._machine.engines is Engines.SPLIT:
+            makes = kind in (Kind.FORWARD, Kind.RECOMPUTE)
+            if makes and self._machine.engines is Engines.SPLIT:
                 ready_ps = max(ready_ps, board.room_ps)
             work = work_ps(costs, kind, self._machine)
             ran = board.run(kind, ready_ps, work, self._passed + span.first, end_ps)
@@ -228,7 +238,7 @@ class StageClock(Versions):
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
                 # No action of the micro-batch follows; an epoch has any number of them.
-                for done in PASSES:
+                for done in (*PASSES, Kind.RECOMPUTE):
                     self._ended_ps.pop((done, index), None)
         return self._send(kind, span, ran)
 

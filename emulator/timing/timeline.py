@@ -47,6 +47,7 @@ from .board import (
     Step,
     Task,
     Wire,
+    engine_of,
     tasks_of,
     work_ps,
 )
@@ -196,9 +197,7 @@ class _Whole:
         for of_board, _ in tasks:
             queues: dict[Kind | None, _Queue] = collections.defaultdict(_Queue)
             for task in of_board:
-                queues[
-                    None if loads.machine.engines is Engines.TURNS else task.step.kind
-                ].tasks.append(task)
+                queues[engine_of(task.step.kind, loads.machine.engines)].tasks.append(task)
             self._queues.append(list(queues.values()))
         self._waits = waits
         self._makes = (
@@ -528,7 +527,7 @@ class PipelineResult:
     """A mini-batch in time.
 
     `bubble` is the idle share of all devices' time. By device: `features` is the most micro-batches
-    whose features are kept (a chunk's share of them where a device has several), `weight_copies`
+    whose features are there (a chunk's share of them where a device has several), `weight_copies`
     the most versions of the weights, without their gradients, `busy_ps` the work. `send_peak` is
     the rate at which a device must send to hide communication, in micro-batches' features (or
     errors) per ps. `critical_path` are the actions that released one another, in order.
@@ -543,6 +542,11 @@ class PipelineResult:
     busy_ps: tuple[int, ...]
     send_peak: Fraction
     critical_path: tuple[Timed, ...]
+
+    @functools.cached_property
+    def recomputes(self) -> bool:
+        """Whether R is among the actions."""
+        return any(action.step.kind is Kind.RECOMPUTE for action in self.timed)
 
     @property
     def busy(self) -> tuple[Fraction, ...]:
@@ -569,6 +573,9 @@ def time_pipeline(
     busy = [0] * devices
     for stage in range(fold.count):
         busy[fold.device(stage)] += costs[stage].work_ps * batches
+    for action in timed:
+        if action.step.kind is Kind.RECOMPUTE:
+            busy[action.device] += costs[action.step.stage].recompute_ps
     kept = (_kept(actions, machine.frees_features) for actions in by_device)
     send_peak = max(_send_peak(costs, device, fold, machine) for device in range(devices))
     copies = tuple(weight_copies(programs[device]) for device in range(devices))
@@ -666,12 +673,16 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
 
 
 def _kept(timed: Sequence[Timed], last: Kind) -> int:
-    """Return the most micro-batches between the start of F and the end of the action that needs its
-    features last.
+    """Return the most micro-batches between the start of F, or of an R of theirs, and the end of the
+    action that needs their features last.
 
     Of what ends and starts in one moment, the ends come first.
     """
-    starts = sorted(action.start_ps for action in timed if action.step.kind is Kind.FORWARD)
+    begins = {a.step: a.start_ps for a in timed if a.step.kind is Kind.FORWARD}
+    for action in timed:
+        if action.step.kind is Kind.RECOMPUTE:
+            begins[action.step._replace(kind=Kind.FORWARD)] = action.start_ps
+    starts = sorted(begins.values())
     ends = sorted(action.end_ps for action in timed if action.step.kind is last)
     most = freed = 0
     for begun, start_ps in enumerate(starts, 1):

@@ -66,7 +66,7 @@ from .tables import (
     usage_rows,
 )
 from .terminal import ignored, mebibytes, say, screen_width, terminal_width, time_and_ps
-from .timeline.actions import LEGEND, ActionRun, PipelineDrawing
+from .timeline.actions import ActionRun, PipelineDrawing
 from .timeline.rows import LaneKind, Level, RowRun
 from .timeline.samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
 from .timeline.spans import (
@@ -86,7 +86,6 @@ from .timeline.trace import TraceRequest, pair_trace, recorded_run, trace_file, 
 
 __all__ = [
     "DEFAULT_WINDOW",
-    "LEGEND",
     "ActionRun",
     "Chart",
     "ChartLine",

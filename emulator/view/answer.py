@@ -141,13 +141,14 @@ def memory_line(plan: ChainPlan, missing_bytes: int) -> Line:
 
 
 def _recomputed(plan: ChainPlan) -> str:
-    """Return what B computes again; nothing where all features are kept."""
+    """Return what B, or R, computes again; nothing where all features are kept."""
     layers = () if plan.stages is None else plan.stages.recomputed
     if not layers:
         return ""
     count, every = len(layers), len(plan.network.layers)
     said = "all layers" if count == every else f"{count} of {plural(every, 'layer')}"
-    return f"; features of {said} are computed again in B"
+    by = "by R" if plan.config.schedule.recomputes else "in B"
+    return f"; features of {said} are computed again {by}"
 
 
 def memory_verdict(

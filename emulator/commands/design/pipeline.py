@@ -19,9 +19,11 @@ from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
 from .searched import (
     by_times,
+    courses_of,
     feature_bytes_of,
+    kept_of_micro_batch,
     kind_of,
-    late_share_of,
+    refuse_recompute,
     searched_of,
     write_order,
 )
@@ -109,6 +111,12 @@ _MEANT = {
     "PART",
     "Part of them that is kept from B to W.  [default: 1; of zb-2p, zb-v 16/37]",
 )
+@word_option(
+    "--recompute",
+    "R",
+    "Time of R, an action of a file; `search` may then place some.  [default: F]",
+)
+@word_option("--recompute-features", "PART", "Part of them that is kept from F to R.  [default: 0]")
 @click.option(
     "-o", "--out", type=OUTPUT, metavar="FILE.csv", help="Write the order, for --schedule FILE.csv."
 )
@@ -165,25 +173,19 @@ class _Run:
             else (self.searched.schedule, None)
         )
         self.result = time_pipeline(self.schedule, self.shape.costs, self.shape.machine)
-        share = late_share_of(flags)
-        self.courses = () if self.feature_bytes is None else self._courses(share)
+        self._kept = kept_of_micro_batch(flags)
+        if self.searched is None and not self.result.recomputes:
+            refuse_recompute(flags)
+        self.courses = () if self.feature_bytes is None else self._courses(self.feature_bytes)
         self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale, self.courses)
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
         self.to_try = _to_try(flags, self.shape, self.scale, plain=self._plain_is_faster)
 
-    def _courses(self, share: Fraction) -> tuple[Course, ...]:
-        """Return the bytes that each device keeps over time; of a micro-batch `share` from B to
-        W.
-        """
-        from ...timing import FeatureBytes, kept_courses
-
-        assert self.feature_bytes is not None
-        fold, sizes = self.schedule.fold, []
-        for stage in range(fold.count):
-            size = self.feature_bytes[fold.device(stage)] / fold.chunks
-            sizes.append(FeatureBytes(size, late=share * size))
-        last = self.shape.machine.frees_features
-        return kept_courses(self.result.timed, fold.devices, last, lambda step: sizes[step.stage])
+    def _courses(self, sizes: Sequence[Fraction]) -> tuple[Course, ...]:
+        """Return what each device keeps over time, of micro-batches of these sizes by device."""
+        return courses_of(
+            self.result.timed, self.schedule.fold, self.shape.machine, self._kept, sizes
+        )
 
     def write(self, path: str) -> None:
         """Write the order as CSV.
@@ -231,7 +233,14 @@ class _Run:
     @property
     def memory(self) -> tuple[Fraction, ...]:
         """By device, the most that it keeps, in micro-batches."""
-        return self.result.features if self.searched is None else self.searched.memory
+        if self.searched is not None:
+            return self.searched.memory
+        if not self.result.recomputes:
+            return self.result.features
+        # Courses are of whole numbers: a micro-batch is as many as make all its parts whole.
+        unit = self.schedule.chunks * self._kept.unit
+        courses = self._courses([Fraction(unit)] * self.shape.devices)
+        return tuple(Fraction(course.peak_bytes, unit) for course in courses)
 
     @property
     def _memory_bytes(self) -> list[int]:
@@ -281,7 +290,8 @@ class _Run:
             courses = [self._course_json(course) for course in self.courses]
             sizes = {"memory_bytes": self._memory_bytes, "memory_over_time": courses}
         if self.searched is None:
-            return sizes
+            again = {"memory": [_plain(kept) for kept in self.memory]}
+            return {**(again if self.result.recomputes else {}), **sizes}
         bound = Fraction(self.searched.bound_ps, self.scale)
         return {
             "bound": _plain(bound),
@@ -341,7 +351,7 @@ class _Run:
                 zip(result.features, result.weight_copies, self.busy, strict=True)
             )
         ]
-        if self.searched is not None:
+        if self.searched is not None or result.recomputes:
             columns.append("memory")
             for row, kept in zip(rows, self.memory, strict=True):
                 row.append(_shown(kept))
@@ -353,7 +363,7 @@ class _Run:
         print()
         for line in (
             *view.gantt_lines(self.drawing.chart(), view.screen_width()),
-            view.LEGEND,
+            self.drawing.legend,
             *written,
         ):
             print(line)
@@ -477,8 +487,8 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
     )
     costs = []
     for times in zip(*columns, strict=True):
-        f, b, w, sr = (int(time * scale) for time in times)
-        costs.append(StageCosts(f, b, w, sr, rows=rows))
+        f, b, w, r, sr = (int(time * scale) for time in times)
+        costs.append(StageCosts(f, b, w, sr, rows=rows, recompute_ps=r))
     machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
     forwards = (
         None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)

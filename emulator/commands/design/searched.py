@@ -5,17 +5,19 @@ say them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common import InputError, plural
 from .times import number_of
 
 if TYPE_CHECKING:
     from ...explore import Search, Searched
-    from ...schedule import EpochShape, PipelineKind, Schedule, Shape
+    from ...schedule import EpochShape, Fold, Machine, PipelineKind, Schedule, Shape
+    from ...timing import Course, Timed
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})\s*([kKMGT]i?B|B)?", re.ASCII)
 _POWERS = "KMGT"
@@ -74,6 +76,68 @@ def late_share_of(flags: Mapping[str, Any]) -> Fraction:
         return number_of(flags["gradient_features"], "gradient_features")
     search = SEARCHES.get(flags["schedule"])
     return Fraction(1) if search is None else search.share
+
+
+class KeptParts(NamedTuple):
+    """Parts of a micro-batch's features that are kept: `waiting` from F to R, `late` from B to W."""
+
+    waiting: Fraction
+    late: Fraction
+
+    @property
+    def unit(self) -> int:
+        """A size of a micro-batch of which all parts are whole numbers."""
+        return math.lcm(self.waiting.denominator, self.late.denominator)
+
+
+def kept_of_micro_batch(flags: Mapping[str, Any]) -> KeptParts:
+    """Return the parts of a micro-batch that are kept where R, or W, is an action of its own.
+
+    Raises:
+        InputError: a part is not from 0 to 1.
+    """
+    waiting = flags["recompute_features"]
+    parts = KeptParts(
+        Fraction(0) if waiting is None else number_of(waiting, "recompute_features"),
+        late_share_of(flags),
+    )
+    for name, part in zip(("recompute_features", "gradient_features"), parts, strict=True):
+        if part > 1:
+            raise InputError(f"`{name}` = {flags[name]}: must be from 0 to 1")
+    return parts
+
+
+def refuse_recompute(flags: Mapping[str, Any]) -> None:
+    """Refuse what is said of R.
+
+    Raises:
+        InputError: something is.
+    """
+    for flag in ("recompute", "recompute_features"):
+        if flags[flag] is not None:
+            raise InputError(
+                f"`{flag}` = {flags[flag]}: {flags['schedule']} has no R; it is for a file with R,"
+                " or an order that is searched"
+            )
+
+
+def courses_of(
+    timed: Iterable[Timed],
+    fold: Fold,
+    machine: Machine,
+    parts: KeptParts,
+    sizes: Sequence[Fraction],
+) -> tuple[Course, ...]:
+    """Return what each device keeps over time, of micro-batches of these sizes by device."""
+    from ...timing import FeatureBytes, kept_courses
+
+    of_stages = []
+    for stage in range(fold.count):
+        size = sizes[fold.device(stage)] / fold.chunks
+        waiting, late = parts.waiting * size, parts.late * size
+        of_stages.append(FeatureBytes(waiting, size - waiting, late, size))
+    last = machine.frees_features
+    return kept_courses(timed, fold.devices, last, lambda step: of_stages[step.stage], apart=True)
 
 
 def bytes_of(text: str | None, name: str) -> int | None:

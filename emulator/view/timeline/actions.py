@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ...schedule import PASSES, Action, Backward, Engines, Kind, Shape
+from ...schedule import Action, Backward, Engines, Kind, Shape
 from ...timing import (
     Course,
     FeatureBytes,
@@ -29,17 +29,27 @@ from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Style, Timeline, li
 
 _MARKS = {
     Kind.FORWARD: string.digits,
+    Kind.RECOMPUTE: "αβγδεζηθικλμνξοπρστυφχψω",
     Kind.BACKWARD: string.ascii_lowercase,
     Kind.GRADIENT: string.ascii_uppercase,
 }
-_COLOURS = {Kind.FORWARD: "#56b4e9", Kind.BACKWARD: "#f0a830", Kind.GRADIENT: "#52b788"}
+_COLOURS = {
+    Kind.FORWARD: "#56b4e9",
+    Kind.RECOMPUTE: "#b79ae0",
+    Kind.BACKWARD: "#f0a830",
+    Kind.GRADIENT: "#52b788",
+}
 _IDLE = "#eeeeee"
 _PALEST = 0.4
 """Share of the colour in that of the last of several chunks; the rest is white."""
 
 ACTION_STYLE = Style(7.2, 0.26, 1.0, bar=0.84, points=6, digit_inches=0.06, edge=0.6, idle=_IDLE)
-RANGES = {Kind.FORWARD: "F 0-9", Kind.BACKWARD: "B a-z", Kind.GRADIENT: "W A-Z"}
-LEGEND = "F: digits 0-9, B: letters a-z, W: A-Z, each by micro-batch in turn; dot: idle"
+RANGES = {
+    Kind.FORWARD: "F 0-9",
+    Kind.RECOMPUTE: "R α-ω",
+    Kind.BACKWARD: "B a-z",
+    Kind.GRADIENT: "W A-Z",
+}
 
 
 class ActionLanes:
@@ -62,7 +72,7 @@ class ActionLanes:
     ):
         self.turns, self.kinds = (
             engines is Engines.TURNS,
-            [kind for kind in PASSES if kind in kinds],
+            [kind for kind in RANGES if kind in kinds],
         )
         together = ", ".join(kind.value for kind in self.kinds)
         self.queues: dict[tuple[int, Kind], Lane] = {}
@@ -184,6 +194,14 @@ class PipelineDrawing:
             keys=action_keys(self._lanes.kinds, self.shape.chunks),
             style=ACTION_STYLE,
             courses=self.courses,
+        )
+
+    @property
+    def legend(self) -> str:
+        """What the marks of a chart mean."""
+        again = ", R: α-ω" * (Kind.RECOMPUTE in self._lanes.kinds)
+        return (
+            f"F: digits 0-9{again}, B: letters a-z, W: A-Z, each by micro-batch in turn; dot: idle"
         )
 
     @functools.cached_property
@@ -314,8 +332,9 @@ class ActionRun:
         machine, devices = plan.stages.machine, plan.devices
         kinds = [
             kind
-            for kind in PASSES
-            if kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT
+            for kind in RANGES
+            if (kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT)
+            and (kind is not Kind.RECOMPUTE or plan.config.schedule.recomputes)
         ]
         fold, stages = plan.fold, range(plan.stage_count - 1)
         pairs = ((fold.device(stage), fold.device(stage + 1)) for stage in stages)
@@ -395,7 +414,8 @@ class ActionRun:
             samples = micro_batches[step.micro_batch % len(micro_batches)].samples
             return stages.feature_bytes(step.stage, samples)
 
-        return kept_courses(timed, plan.devices, stages.machine.frees_features, sizes)
+        last, apart = stages.machine.frees_features, plan.config.schedule.recomputes
+        return kept_courses(timed, plan.devices, last, sizes, apart=apart)
 
     def _lane_lines(self, spans: Sequence[Span]) -> Iterator[ChartLine]:
         spans_of = by_lane(spans)

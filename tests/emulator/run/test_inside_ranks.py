@@ -31,6 +31,11 @@ SWAPPED = "".join(
 )
 """All F, all B, all W, each in an order of its own."""
 
+RECOMPUTED = (
+    "0F0,0F1,0F2,0R1,0B0,0R2,0B1,0F3,0B2,0R3,0B3\n1F0,1F1,1R0,1B0,1F2,1B1,1F3,1R3,1B2,1B3\n"
+)
+"""1F1B on two ranks, some micro-batches of which are recomputed."""
+
 
 def of_csv(text: str) -> EditedKind:
     """The schedule of a file."""
@@ -69,6 +74,12 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "a file": {"schedule": of_csv(SWAPPED), "micro_batch": 5},
     "recomputed": {"schedule": "gpipe", "devices": 4, "engines": "turns", "recompute": "all"},
+    "recomputed by R": {
+        "schedule": of_csv(RECOMPUTED),
+        "micro_batch": 5,
+        "engines": "turns",
+        "stages": "layers",
+    },
     "stages of layers": {"schedule": "zero-bubble", "devices": 4, "stages": "layers"},
     "a device idle": {"devices": 1},
     "adapters": {"schedule": "sync", "devices": 5, "lora": "r=2,alpha=3,on=conv2,fc*"},

@@ -4,6 +4,7 @@ hand.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,6 +20,7 @@ from emuchain.emulator.schedule import (
     cut_samples,
     schedules,
 )
+from emuchain.emulator.schedule.action import with_recomputed
 
 SMALL = st.integers(1, 12)
 
@@ -133,3 +135,21 @@ def order_in_v(devices: int, count: int, chance: random.Random) -> str:
         rows[min(stage, 2 * devices - 1 - stage)].append(f"{stage}{letter}{done[letter, stage]}")
         done[letter, stage] += 1
     return "".join(",".join(row) + "\n" for row in rows)
+
+
+def with_drawn_r(schedule: Schedule, chance: random.Random, share: float = 0.6) -> Schedule:
+    """Return a schedule with an R, anywhere between F and B, of a share of its micro-batches."""
+    programs = []
+    for program in actions_of(schedule):
+        drawn = [action for action in program if action.kind is Kind.FORWARD]
+        for forward in [action for action in drawn if chance.random() < share]:
+            backward = dataclasses.replace(forward, kind=Kind.BACKWARD)
+            last = [(a.kind, a.index, a.chunk) for a in program].index(
+                (backward.kind, backward.index, backward.chunk)
+            )
+            again = Action(Kind.RECOMPUTE, forward.index, forward.version, chunk=forward.chunk)
+            program.insert(chance.randint(program.index(forward) + 1, last), again)
+        programs.append(with_recomputed(program))
+    return dataclasses.replace(
+        schedule, programs=lambda devices: {device: iter(programs[device]) for device in devices}
+    )

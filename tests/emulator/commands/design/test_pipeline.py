@@ -558,3 +558,28 @@ def test_a_schedule_by_name_needs_its_sizes(
     place = words.index(flag)
     assert command(*words[:place], *words[place + 2 :], "--forward", "1", "--backward", "1") == 2
     assert f"Missing option '{flag}'" in one_line(capsys.readouterr().err)
+
+
+def test_r_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand: F 2, R 1, B 4; the second device waits for no R, the first one puts R into the time
+    in which it would wait for errors.
+    """
+    file = tmp_path / "r.csv"
+    file.write_text("0F0,0F1,0F2,0R1,0B0,0R2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n")
+    words = ["--schedule", str(file), "--forward", "2", "--backward", "4", "--recompute", "1"]
+    parts = ["--recompute-features", "0.25", "--features", "100B"]
+    answer = as_json(capsys, *words, *parts)
+    # Device 0: F 0-6, R1 6-7, B0 8-12, R2 12-13, B1 14-18, B2 20-24; device 1: B0 4-8, B1 10-14.
+    assert answer["time"] == 24 and answer["busy"] == [20 / 24, 18 / 24]
+    assert answer["memory"] == [2.25, 1] and answer["memory_bytes"] == [225, 100]
+    assert answer["memory_over_time"][0] == {
+        "times": [0, 2, 4, 6, 12, 18, 24],
+        "kept_bytes": [100, 125, 150, 225, 200, 100, 0],
+    }
+    assert answer["features"] == [2, 1]
+    assert command(*words) == 0
+    assert "device 0 000011112222ββ..aaaaaaaaγγ..bbbbbbbb" in capsys.readouterr().out
+    file.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    assert command(*words) == 2
+    error = capsys.readouterr().err
+    assert "`recompute` = 1: " in error and "has no R; it is for a file with R" in error
