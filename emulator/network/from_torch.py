@@ -2,8 +2,8 @@
 
 `torch.export` traces the model as in training, and PyTorch writes what it traced as a graph of
 ONNX, in memory, which `onnx_import` reads. The tensors of that graph hold the numbers of their own
-places in the model instead of weights. So the arrays that become a layer's tell where each weight
-comes from, and what only moves numbers is told from what computes.
+places in the model instead of weights, which are copied once, at the end. So the arrays that become
+a layer's tell where each weight comes from, and what only moves numbers is told from what computes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import copy
 import dataclasses
 import importlib.util
 import logging
+import math
 import pathlib
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..common import InputError, check_names, described, typed
 from .layer import Network
 from .load import described_network
 from .onnx_graph import OnnxGraph, Walk
-from .torch_network import TorchNetwork, TorchState, places_of, used_twice
+from .torch_network import Arrays, TorchNetwork, TorchState, places_of, used_twice
 
 _EXTRA = "pip install 'emuchain[torch]'"
 _OFFSET = 2**30
@@ -72,10 +73,10 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
     from .description import to_toml
     from .onnx_import import described as description_of
     from .onnx_import import note_of, walked, weights_of_walk
-    from .pytorch.names import names_of
+    from .pytorch.names import Places, names_of
 
-    program = _exported(torch, model, example, source)
     begins, size = _begins(torch, model)
+    program = _exported(torch, model, example, source, begins)
     graph = _numbered(_graph(program, example, source), begins)
     try:
         walk = walked(graph)
@@ -84,24 +85,40 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
         raise InputError(f"{error}{_hint(torch, model, example)}") from None
     network = described_network(description, source, note_of(walk, graph))
     _check_moves(walk, begins, source)
-    places = places_of(weights_of_walk(walk, network), _OFFSET, size)
+    places: Arrays = places_of(weights_of_walk(walk, network), _OFFSET, size)
     _check_places(network, graph, places, begins, source)
     state = {
-        key: value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value
+        key: value.detach().cpu() if isinstance(value, torch.Tensor) else value
         for key, value in model.state_dict().items()
     }
-    kept = TorchState(state, begins, places, _counters(state, places, begins))
+    counters = _counters(state, places, begins)
     frozen = _frozen(model, begins, places, source)
-    names = names_of(kept, frozen)
+    names = names_of(TorchState(state, begins, places, counters), frozen)
     if names is None and frozen:
         raise InputError(
             f"{source}: requires_grad=False of {frozen[0]} cannot be kept; call"
             f" requires_grad_(True), and give `freeze={list(frozen)}`"
         )
+    if names is not None:
+        places = Places(names.arrays)
+    kept = TorchState(_copied(torch, state), begins, places, counters)
     text = to_toml(description.model_copy(update={"torch": names}))
     network = dataclasses.replace(network, text=text)
     own = {field.name: getattr(network, field.name) for field in dataclasses.fields(Network)}
     return TorchNetwork(**own, state=kept)
+
+
+def _copied(torch: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's state with tensors of its own, of which those that are one stay one."""
+    copies: dict[Any, Any] = {}
+    made = {}
+    for key, value in state.items():
+        if isinstance(value, torch.Tensor):
+            its = value.data_ptr(), value.shape, value.stride()
+            value = copies[its] if its in copies and value.numel() else value.clone()
+            copies[its] = value
+        made[key] = value
+    return made
 
 
 def _check_packages() -> None:
@@ -124,7 +141,7 @@ def _check_tensors(torch: Any, model: Any, source: str) -> None:
 def _frozen(
     model: Any,
     begins: Mapping[str, int],
-    places: Mapping[str, Mapping[str, NDArray[np.int32]]],
+    places: Arrays,
     source: str,
 ) -> tuple[str, ...]:
     """Return the layers none of whose parameters needs gradients.
@@ -132,6 +149,8 @@ def _frozen(
     Raises:
         InputError: some parameters of a layer need gradients, and some do not.
     """
+    if all(own.requires_grad for own in model.parameters()):
+        return ()
     size = max((begins[key] + own.numel() for key, own in model.named_parameters()), default=0)
     rests, trains = np.zeros(size, bool), np.zeros(size, bool)
     for key, parameter in model.named_parameters():
@@ -162,8 +181,9 @@ def _shown(shape: Any) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _exported(torch: Any, model: Any, example: Any, source: str) -> Any:
-    """Return the model in ONNX's form, as in training, of a copy in single precision on the CPU.
+def _exported(torch: Any, model: Any, example: Any, source: str, begins: Container[str]) -> Any:
+    """Return the model in ONNX's form, as in training, of a copy in single precision on the CPU;
+    without the numbers of tensors that layers may have.
 
     Raises:
         InputError: PyTorch cannot copy or export it.
@@ -171,7 +191,7 @@ def _exported(torch: Any, model: Any, example: Any, source: str) -> Any:
     from .onnx_import.pytorch import unsupported
 
     try:
-        copied = copy.deepcopy(model).cpu().float().train()
+        copied = copy.deepcopy(model, _without_numbers(torch, model)).cpu().float().train()
     except Exception as error:  # a module may forbid it in any way
         raise InputError(
             f"{source}: cannot be copied: {_first_line(error)}; give a model that copy.deepcopy"
@@ -202,7 +222,35 @@ def _exported(torch: Any, model: Any, example: Any, source: str) -> Any:
             f"{source}{where}: PyTorch cannot export it: {_first_line(cause)}; torch.export.export"
             f"(model.train(), (example,)) should work{_hint(torch, model, example)}"
         ) from None
-    return program.model_proto
+    return _without_data(program, begins)
+
+
+def _without_numbers(torch: Any, model: Any) -> dict[int, Any]:
+    """Return parameters of zeros that a copy of a model has in place of its own: the system keeps
+    no memory for zeros that nobody writes to.
+    """
+    made = {}
+    for parameter in model.parameters():
+        if type(parameter) is torch.nn.Parameter and parameter.is_floating_point():
+            zeros = torch.from_numpy(np.zeros(tuple(parameter.shape), np.float32))
+            made[id(parameter)] = torch.nn.Parameter(zeros, parameter.requires_grad)
+            vars(made[id(parameter)]).update(vars(parameter))
+    return made
+
+
+def _without_data(program: Any, names: Container[str]) -> Any:
+    """Return the graph of ONNX of an exported model, with types and sizes alone of the tensors of
+    these names.
+    """
+    from onnxscript import ir
+
+    for name, value in program.model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and name in names:
+            value.const_value = ir.ExternalTensor(
+                "model", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
+            )
+    return ir.to_proto(program.model)
 
 
 @contextlib.contextmanager
@@ -253,7 +301,7 @@ def _graph(model: Any, example: Any, source: str) -> OnnxGraph:
     """
     from .onnx_import import graph_of
 
-    stored_bytes = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    stored_bytes = 4 * sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
     graph = graph_of(model, pathlib.Path(), source, stored_bytes)
     for value in model.graph.output:
         made = [size.dim_value for size in value.type.tensor_type.shape.dim]
@@ -308,8 +356,9 @@ class _Numbers(Mapping[str, NDArray[Any]]):
         if name not in self._own:
             return self._arrays[name]
         shape, begin = self._own[name].shape, _OFFSET + self._begins[name]
-        size = int(np.prod(shape, dtype=np.int64))
-        return np.arange(begin, begin + size, dtype=np.int64).reshape(shape)
+        end = begin + math.prod(shape)
+        kind = np.int32 if end < 2**31 else np.int64
+        return np.arange(begin, end, dtype=kind).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -333,7 +382,7 @@ def _check_moves(walk: Walk, begins: Mapping[str, int], source: str) -> None:
 def _check_places(
     network: Network,
     graph: OnnxGraph,
-    places: Mapping[str, Mapping[str, NDArray[np.int32]]],
+    places: Arrays,
     begins: Mapping[str, int],
     source: str,
 ) -> None:
@@ -375,7 +424,7 @@ def _check_places(
 
 def _counters(
     state: Mapping[str, Any],
-    places: Mapping[str, Mapping[str, NDArray[np.int32]]],
+    places: Arrays,
     begins: Mapping[str, int],
 ) -> dict[str, str]:
     """Return the counts of mini-batches of batch normalisation, with the layer that has its

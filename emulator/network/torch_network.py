@@ -9,8 +9,7 @@ are taken from there, and trained ones put back.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,22 +112,38 @@ def frozen_names(network: Network) -> tuple[str, ...]:
     return tuple((said or {}).get("frozen", ()))
 
 
-def places_of(arrays: Arrays, offset: int, size: int) -> dict[str, dict[str, NDArray[np.int32]]]:
-    """Return the places of numbers that arrays hold as `offset` + place; -1 for those that hold
-    others than the `size` that there are.
+def places_of(
+    layers: Iterable[tuple[str, dict[str, NDArray[Any]]]], offset: int, size: int
+) -> dict[str, dict[str, NDArray[np.int32]]]:
+    """Return the places of numbers that arrays of layers hold as `offset` + place; -1 for those
+    that hold others than the `size` that there are. Arrays are taken out of their dictionaries, so
+    that one alone is held twice.
     """
     made: dict[str, dict[str, NDArray[np.int32]]] = {}
-    for layer, own in arrays.items():
+    for layer, own in layers:
         made[layer] = {}
-        for name, array in own.items():
-            places = np.asarray(array, np.int64) - offset
-            own_places = np.where((places >= 0) & (places < size), places, -1)
-            made[layer][name] = own_places.astype(np.int32)
+        for name in [*own]:
+            places = own.pop(name)
+            if places.dtype != np.int32:
+                places = places.astype(np.int64)
+            places = places - places.dtype.type(offset)
+            others = places < 0
+            others |= places >= size
+            places[others] = -1
+            made[layer][name] = places.astype(np.int32, copy=False)
     return made
 
 
 def used_twice(places: Arrays, size: int) -> int | None:
     """Return a place that several numbers of layers have, if there is one."""
-    parts = [own.ravel() for arrays in places.values() for own in arrays.values()]
-    counts = np.bincount(np.concatenate(parts), minlength=size) if parts else np.zeros(size)
-    return int(counts.argmax()) if math.prod(counts.shape) and counts.max() > 1 else None
+    held = np.zeros(size, bool)
+    for arrays in places.values():
+        for own in arrays.values():
+            before = held[own]
+            if before.any():
+                return int(own[before][0])
+            count = np.count_nonzero(held)
+            held[own] = True
+            if np.count_nonzero(held) < count + own.size:
+                return int(np.bincount(own.ravel()).argmax())
+    return None

@@ -137,6 +137,11 @@ class Expressions:
             self._values.update(self._computed(node, given))
         return self._known(name)
 
+    def forget(self) -> None:
+        """Free the values that were computed; they are computed again when they are asked for."""
+        for name in self._made_by:
+            self._values.pop(name, None)
+
     def _known(self, name: str) -> NDArray[Any]:
         return self._values[name] if name in self._values else self._arrays[name]
 

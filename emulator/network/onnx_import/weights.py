@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,18 +27,18 @@ def weights_of(graph: OnnxGraph, name: str) -> dict[str, dict[str, NDArray[Any]]
             such alone.
     """
     walk = walked(graph)
-    return weights_of_walk(walk, resolve(described(walk, graph, name), graph.source))
+    return dict(weights_of_walk(walk, resolve(described(walk, graph, name), graph.source)))
 
 
-def weights_of_walk(walk: Walk, network: Network) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the weights of the network that a graph became which was walked through.
+def weights_of_walk(walk: Walk, network: Network) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+    """Yield the weights of each layer of the network that a graph became which was walked through;
+    what they were computed of is not kept.
 
     Raises:
         InputError: a weight is neither an array of the graph nor computed of such alone.
     """
     layers = iter(network.layers)
-    weights: dict[str, dict[str, NDArray[Any]]] = {}
-    own, learners = dict[str, NDArray[Any]](), 0
+    name, own, learners = "", dict[str, NDArray[Any]](), 0
 
     def take(node: OnnxNode, value: str) -> NDArray[Any]:
         known = walk.constants.get(value)
@@ -52,15 +52,18 @@ def weights_of_walk(walk: Walk, network: Network) -> dict[str, dict[str, NDArray
     for step in (walk.steps[n] for n in in_order(walk.steps)):
         if issubclass(step.kind, LayerOperation):
             layer = next(layers)
-            own, learners = _of_layer(step, take), 0
-            weights[layer.name] = own
+            if name:
+                yield name, own
+                walk.expressions.forget()
+            name, own, learners = layer.name, _of_layer(step, take), 0
             if "weight" in own and own["weight"].size == math.prod(layer.weight_shape):
                 own["weight"] = _by_maps(own["weight"], layer.weight_shape, step.order)
         elif step.arrays:
             learners += 1
             end = str(learners) if learners > 1 else ""
             own.update({f"{key}{end}": array for key, array in _arrays(step, take).items()})
-    return weights
+    if name:
+        yield name, own
 
 
 def _by_maps(weight: NDArray[Any], shape: tuple[int, ...], order: Axes | None) -> NDArray[Any]:

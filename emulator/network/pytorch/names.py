@@ -76,7 +76,7 @@ def names_of(state: TorchState, frozen: tuple[str, ...] = ()) -> TorchNames | No
     for layer, own in state.places.items():
         arrays[layer] = {}
         for name, places in own.items():
-            terms = _terms(places.astype(np.int64))
+            terms = _terms(places)
             if terms is None:
                 return None
             arrays[layer][name] = terms
@@ -142,14 +142,43 @@ def places_by(
             lengths = [sum(length for _, length, _ in term) for term in terms]
             if math.prod(lengths) != math.prod(shapes[layer][name]):
                 raise _misfit(blame)
-            places = np.zeros((), np.int64)
-            for term in terms:
-                runs = [first + step * np.arange(length) for first, length, step in term]
-                places = places[..., None] + np.concatenate(runs)
+            places = _places(terms)
             if places.size and not 0 <= places.min() <= places.max() < size:
                 raise _misfit(blame)
-            made[layer][name] = places.astype(np.int32)
+            made[layer][name] = places.astype(np.int32, copy=False)
     return made
+
+
+def _places(terms: Terms) -> NDArray[np.int32] | NDArray[np.int64]:
+    """Return the sums of terms, in 32 bits where these hold them."""
+    lines = []
+    for term in terms:
+        runs = [first + step * np.arange(length) for first, length, step in term]
+        lines.append(np.concatenate(runs))
+    most = sum(int(np.abs(line).max(initial=0)) for line in lines)
+    places: NDArray[Any] = np.zeros((), np.int32 if most < 2**31 else np.int64)
+    for line in lines:
+        places = places[..., None] + line.astype(places.dtype)
+    return places
+
+
+class Places(Mapping[str, dict[str, NDArray[np.int32]]]):
+    """The places of the numbers of each layer's arrays by terms; they are computed when a layer is
+    looked up, and take no memory before.
+    """
+
+    def __init__(self, arrays: Mapping[str, Mapping[str, Terms]]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, layer: str) -> dict[str, NDArray[np.int32]]:
+        own = self._arrays[layer]
+        return {name: _places(terms).astype(np.int32, copy=False) for name, terms in own.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
 
 
 def _misfit(blame: str) -> InputError:
@@ -214,19 +243,27 @@ def _unpacked(text: str, size: int, blame: str) -> bytes:
     return content
 
 
-def _terms(places: NDArray[np.int64]) -> Terms | None:
+def _terms(places: NDArray[np.int32]) -> Terms | None:
     """Return the terms of an array's axes, whose sums are its values; None if there are none, or
     they have too many runs.
     """
     if not places.size:
         return tuple(((0, length, 0),) for length in places.shape)
-    made, total = [], np.zeros((), np.int64)
+    made, inner = [], np.zeros((), np.int64)
     for axis in range(places.ndim):
         line = places[(0,) * axis + (slice(None),) + (0,) * (places.ndim - axis - 1)]
-        values = line if axis == 0 else line - line[0]
-        total = total[..., None] + values
+        values = line.astype(np.int64)
+        if axis > 0:
+            values -= line[0]
+            inner = inner[..., None] + values
         made.append(_runs(values))
-    if not np.array_equal(total, places) or sum(map(len, made)) > _MOST_RUNS:
+    if sum(map(len, made)) > _MOST_RUNS:
+        return None
+    # One index of the first axis at a time: the sum of all is as large as the array.
+    firsts = places[(slice(None),) + (0,) * (places.ndim - 1)]
+    if not all(
+        np.array_equal(inner + first, part) for first, part in zip(firsts, places, strict=True)
+    ):
         return None
     return tuple(made)
 
