@@ -279,7 +279,7 @@ class RowFormats(ParameterFormats):
         counts = self.formats.tally.of_kind(kind, weights.size) if update else None
         rows = weights.reshape(self.shape)
         words = Draws(stream, self.first, self.step)
-        round_into(rows, out.reshape(self.shape), *form, -1, words, counts)
+        round_into(rows, out.reshape(self.shape), *form, -1, words, counts, self.shape[1])
 
     def turned(self, weights: Data, gates: int, update: int) -> Data:
         """Return weights as EB reads them where it has its own: in blocks of a gate's rows, of which

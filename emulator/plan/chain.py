@@ -25,7 +25,7 @@ from ..faults import Faults
 from ..mapping import Cut, cut_of, cut_pieces
 from ..network import Layer, Network, Recurrent, engine_classes
 from ..network.operations.attention import Attention
-from ..number import KINDS, Precision, check_dots, sum_bits
+from ..number import Precision, check_dots, sum_bits
 from ..schedule import (
     Backward,
     EditedKind,
@@ -381,14 +381,6 @@ def _check_layer(config: Config, layer: Layer) -> None:
     own, given = precision.of(layer.formats), f"`precision` = {str(precision)!r}"
     # What it multiplies; states and shares, which it makes, are in its own formats.
     operands = own.reading(precision.of(layer.reads.formats))
-    numbers = [*map(own.format, KINDS), operands.activations]
-    tensors = [number for number in numbers if number.tensor_bytes]
-    if layer.operation.recurs and tensors:
-        raise InputError(
-            f"{given}: {layer.name} is {_kind_of(layer)}, whose engines decode one scale of a"
-            f" block, and {tensors[0].name} has a second one; should be another format, such as"
-            " 'mxfp4'"
-        )
     if own.accumulate == "int32":
         _check_integers(config.batch, operands, layer, given)
         if layer.operation.recurs and own.activations != operands.activations:

@@ -265,11 +265,15 @@ class Lines:
     @property
     def tensors(self) -> int:
         """The number of tensors."""
+        return self._own_tensors + sum(lines.tensors for lines in self.beside)
+
+    @property
+    def _own_tensors(self) -> int:
         return -(-self.count // self.in_tensor)
 
     def bytes_in(self, number: NumberFormat) -> int:
         """Return the bytes of all values and scales in a format."""
-        own = number.row_bytes(self.length, self.count, self.begin, self.tensors)
+        own = number.row_bytes(self.length, self.count, self.begin, self._own_tensors)
         beside = sum(lines.bytes_in(number) for lines in self.beside)
         return own + _WIDE_BYTES * self.wide + beside
 

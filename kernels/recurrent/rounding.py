@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from ..attention.operands import BY_BLOCK
+from ..attention.operands import BY_BLOCK, BY_TENSOR
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import copy
 from ..quantise.loops import round_lines, round_rows
 from ..quantise.philox import DRAWN, Source
-from ..quantise.rounding import Blocks
+from ..quantise.rounding import Blocks, Tensors
+from ..quantise.tensors import round_tensor_lines
 from .operands import LINES
 from .packing import transpose
 
 
 @compiled
 def _round(narrow: Any, bits: Any, size: Any, line: Any, sample: Any) -> None:
-    """Round lines of `size` numbers in place; `line` is the number of the first one in the
+    """Round lines of `size` numbers in place, each a tensor of its own; `line` is the number of the first one in the
     sample.
     """
     own, words = narrow.source, np.empty(1, np.uint32)
@@ -38,6 +39,19 @@ def _round(narrow: Any, bits: Any, size: Any, line: Any, sample: Any) -> None:
         form = narrow.blocks
         blocks = Blocks(form.size, size, 1, form.rises, form.largest)
         round_lines(bits, bits, True, blocks, limits, source, words, numbers, counts)
+    elif narrow.way == BY_TENSOR:
+        own_form = narrow.tensors
+        tensors = Tensors(
+            own_form.size,
+            size,
+            1,
+            size,
+            own_form.most,
+            own_form.largest,
+            own_form.least,
+            own_form.scale,
+        )
+        round_tensor_lines(bits, bits, True, tensors, limits, source, words, numbers, counts)
     else:
         round_rows(bits, bits, True, limits, source, words, numbers, counts)
 

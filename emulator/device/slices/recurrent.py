@@ -240,13 +240,15 @@ class RecurrentSlice(SliceNumerics):
 
     @property
     def makes_rounded(self) -> bool:
-        """See `SliceNumerics`: blocks of two directions may not be those of the whole map."""
+        """See `SliceNumerics`: blocks of two directions may not be those of the whole map,
+        whose rows are tensors.
+        """
         if self._formats is None:
             return False
         operation, grid = operation_of(self.part.layer), self._formats.precision.activations.grid
         if operation.directions == 1 or not isinstance(grid, BlockGrid):
             return True
-        return operation.hidden % grid.size == 0
+        return grid.scale is None and operation.hidden % grid.size == 0
 
     def _keep(self, span: SampleSpan, x: Data, lengths: Lengths | None, numbers: Numbers) -> Data:
         """Keep the inputs (samples, steps, 1, values), and the lengths and numbers of samples, for

@@ -37,6 +37,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 PRECISIONS = {
     "bf16": "bf16",
     "mxfp8": "mxfp8 loss_scale=64",
+    "nvfp4": "nvfp4 rounding=stochastic loss_scale=64",
     "each its own by chance": (
         "activations=fp8 weights=mxfp8 errors=fp8-e5m2 gradients=bf16 master=bf16 states=q4.12"
         " rounding=stochastic loss_scale=64"
@@ -109,6 +110,22 @@ def test_cuts_at_whole_blocks(bits: Any, name: str, precision: str) -> None:
     assert bits_of(five, DATA) == bits_of(one, DATA)
 
 
+@pytest.mark.parametrize("kind", ["activations", "errors"])
+def test_scales_of_all_units_keep_layers_whole(one_line: Any, kind: str) -> None:
+    keys = {"precision": f"bf16 {kind}=nvfp4", "samples": 16}
+    assert most_parts(plan_of(NETWORKS["lstm"], devices=3, **keys)) == 1
+    for own, said in (
+        ({"devices": 4}, f"has {kind} with a scale of all units.*3 layers.*at most 3 devices"),
+        (
+            {"devices": 2, "cut": "r0[:7] | r0[7:] r1 fc1"},
+            f"cuts r0, which stays whole with {kind} that have a scale of all units",
+        ),
+    ):
+        with pytest.raises(InputError, match=said) as refused:
+            plan_of(NETWORKS["lstm"], **own, **keys)
+        one_line(refused)
+
+
 def test_a_cut_within_a_block(one_line: Any) -> None:
     for precision, size in (("bf16 errors=int6@4", 4), ("mxint8 accumulate=dot:8", 32)):
         said = f"r0 is cut at channel 7, within a block of {size} units whose states and errors"
@@ -167,6 +184,10 @@ def test_bytes_by_hand(tmp_path: Path) -> None:
         "fp32": (4 * (weights + 13 * 8), 4 * (13 * 6 + 13 * 6 + kept)),
         "bf16": (2 * weights + 4 * 13 * 8, 2 * (13 * 6 + 13 * 6) + 4 * kept),
         "activations=fp8 errors=bf16": (4 * (weights + 13 * 8), 13 * 6 + 13 * 6 + 4 * kept),
+        "weights=nvfp4": (  # a block of 16 or two in a line, and a scale of its tensor
+            weights // 2 + 13 * 4 * (1 + 2) + 4 * 13 * 4 * 2 + 4 * 13 * 8,
+            4 * (13 * 6 + 13 * 6 + kept),
+        ),
         "weights=mxfp8": (weights + 13 * 4 * 2 + 4 * 13 * 8, 4 * (13 * 6 + 13 * 6 + kept)),
     }
     for precision, (lpram, act_ram) in memory.items():

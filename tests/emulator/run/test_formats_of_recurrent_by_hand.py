@@ -143,7 +143,7 @@ class Recurrent(Emulation):
         self._round_weights(number)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if "nvfp4" not in name])
+@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_every_weight(tmp_path: Any, plan_of: Any, trained: Any, kind: str, name: str) -> None:
     precision, activations, others = FORMS[name]
