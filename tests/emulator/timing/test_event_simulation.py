@@ -126,8 +126,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_same_picoseconds(name: str) -> None:
     cases, examples = CASES[name]
-    compared = hypothesis.settings(max_examples=examples)(check_rows)
-    hypothesis.given(planned(cases))(compared)()
+
+    @hypothesis.given(planned(cases))
+    @hypothesis.settings(max_examples=examples)
+    def compare(drawn: Drawn) -> None:
+        check_rows(drawn)
+
+    compare()
 
 
 @hypothesis.given(planned(built_chains()))
