@@ -578,7 +578,8 @@ def test_r_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     }
     assert answer["features"] == [2, 1]
     assert command(*words) == 0
-    assert "device 0 000011112222ββ..aaaaaaaaγγ..bbbbbbbb" in capsys.readouterr().out  # noqa: RUF001 - R is in Greek letters
+    drawn = "device 0 000011112222ββ..aaaaaaaaγγ..bbbbbbbb"  # noqa: RUF001 - R in Greek letters
+    assert drawn in capsys.readouterr().out
     file.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     assert command(*words) == 2
     error = capsys.readouterr().err
