@@ -36,8 +36,8 @@ from .layers import (
     warm_lstm,
 )
 from .operands import LINES, Operands
-from .slices import Packed, Tape
-from .summed import EB, FP, PG, Adder, Again, SummedGru, SummedLstm, SummedPacked, warm_summed
+from .slices import Again, Packed, Tape
+from .summed import EB, FP, PG, Adder, SummedGru, SummedLstm, SummedPacked, warm_summed
 
 __all__ = [
     "EB",

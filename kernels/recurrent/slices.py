@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from ..form import FORM
@@ -30,6 +30,14 @@ from ..memory import new
 from .arrays import NOTHING, Lengths, Product, Rows, checked, rows_of, target
 
 _packing, _products = Kernels("recurrent.packing"), Kernels("recurrent.step_parts")
+
+Again = Callable[[str, int, Floats], Floats]
+"""Rounds lines of steps (samples, lines, steps) that PG reads, in place, of a kind of operands.
+
+Lines of `activations` are the inputs, then states before a step, then what P, or R's n, multiplies;
+of `errors` the units of each gate, with those of n times r as gate 3, then a projection's outputs.
+The number is that of the first line.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,10 +161,20 @@ class Slice:
         return self.units == self.hidden
 
     def pack(
-        self, w: Floats | None, r: Floats, b_w: Floats, b_r: Floats, p: Floats | None = None
+        self,
+        w: Floats | None,
+        r: Floats,
+        b_w: Floats,
+        b_r: Floats,
+        p: Floats | None = None,
+        *,
+        turned: Mapping[str, Floats] | None = None,
     ) -> Packed:
         """Return the packed weights of the own channels, of which each has a row; W may be left
         out, with its products.
+
+        `turned` are those by which errors are multiplied, by the names of arrays, if they are
+        others; sums in fp32 have none.
 
         Raises:
             ValueError: shapes do not fit.
@@ -233,9 +251,10 @@ class Slice:
         dp: Floats | None = None,
         *,
         fresh: bool = False,
+        again: Again | None = None,
     ) -> None:
         """Add the gradients of the tape's samples to the given ones, in place; where `fresh`,
-        overwrite these.
+        overwrite these. `again` rounds what is multiplied; sums in fp32 have none.
 
         `x` [N, T, inputs] are the inputs; after the end of a sample's sequence they are multiplied
         by 0, so must be finite. Rows of gradients are those of weights in `pack`.
@@ -257,6 +276,12 @@ class Slice:
         else:
             self._bias_gradient(tape.delta_r, db_r, "db_r", fresh)
         self._projection_gradient(tape, dp, fresh)
+
+    def whole(self, phase: int, sums: Floats) -> Floats:
+        """Return sums of FP, EB or PG that all slices have added as numbers, in place: those in
+        fp32 are.
+        """
+        return sums
 
     def _bias_gradient(self, delta: Floats, total: Floats, name: str, fresh: bool) -> None:
         target(total, (self.channels,), name)

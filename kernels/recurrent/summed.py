@@ -1,5 +1,5 @@
-"""Slices of recurrent layers whose products are not added one by one in fp32: each sum is rounded to
-a narrow format after a product, is exact within a block of products, or is of whole numbers.
+"""Slices of recurrent layers whose products are not added one by one in fp32: each sum is rounded
+to a narrow format after a product, is exact within a block of products, or is of whole numbers.
 
 Sums in narrow formats have the order that slices state. Blocks of `dot` products lie along what is
 summed, and each is added to fp32 with one rounding:
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,25 +34,17 @@ from ..conv import Convolution, Sums
 from ..jit import Floats, Kernels, address_of
 from ..memory import new
 from ..number import FloatGrid
-from .arrays import NOTHING, checked, target
+from .arrays import checked, target
 from .gru_steps import Backward, Forward
 from .layers import GruSlice, LstmSlice
 from .lines import LINEAR, NEW, RESET
 from .lstm_steps import LstmBackward, LstmForward
 from .operands import LINES, PLAIN, Operands
-from .slices import Slice, Tape
+from .slices import Again, Slice, Tape
 
 _lines = Kernels("recurrent.lines")
 
 FP, EB, PG = range(3)
-
-Again = Callable[[str, int, Floats], Floats]
-"""Rounds lines of steps (samples, lines, steps) that PG reads, in place, of a kind of operands.
-
-Lines of `activations` are the inputs, then states before a step, then what P, or R's n, multiplies;
-of `errors` the units of each gate, with those of n times r as gate 3, then a projection's outputs.
-The number is that of the first line.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +147,7 @@ class _Summed(Slice):
         b_w: Floats,
         b_r: Floats,
         p: Floats | None = None,
+        *,
         turned: Mapping[str, Floats] | None = None,
     ) -> SummedPacked:
         """Return the packed weights; `turned` are those by which errors are multiplied, by the
@@ -208,7 +201,7 @@ class _Summed(Slice):
         return z.reshape(*x.shape[:-1], self.channels)
 
     def input_errors(self, packed: Any, delta: Floats, start: Floats | None = None) -> Floats:
-        """See `Slice`; they are complete once `Adder.whole` has taken what all slices have
+        """See `Slice`; they are complete once `whole` has taken what all slices have
         added.
         """
         rows = delta.reshape(-1, self.channels)
@@ -269,6 +262,10 @@ class _Summed(Slice):
             self._add_gradient(dp, slice(None), errors, cells)
         self._bias_gradient(tape.delta, db_w, "db_w", fresh)
         self._bias_gradient(tape.delta_r, db_r, "db_r", fresh)
+
+    def whole(self, phase: int, sums: Floats) -> Floats:
+        """See `Slice`."""
+        return self.adder.whole(phase, sums)
 
     @property
     def _multiplies_inner(self) -> bool:
@@ -396,7 +393,7 @@ class SummedLstm(_Summed, LstmSlice):
         operands: Operands = PLAIN,
     ) -> Floats:
         """See `LstmSlice`; of a slice that is not the whole layer, errors are complete once
-        `Adder.whole` has taken them.
+        `whole` has taken them.
         """
         goes_on = self.is_whole and start is None
         self._check_steps(tape, steps, may_be_many=goes_on)
@@ -426,9 +423,6 @@ class SummedLstm(_Summed, LstmSlice):
             before[live.samples] = self._state_sums(before[live.samples], delta, packed)
             later = self.adder.whole(EB, before) if goes_on else before
         return before
-
-    def _packed_projection(self, p: Floats | None) -> tuple[Floats, Floats]:
-        return NOTHING, NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -483,7 +477,7 @@ class SummedGru(_Summed, GruSlice):
         operands: Operands = PLAIN,
     ) -> Floats:
         """See `GruSlice`; of a slice that is not the whole layer, errors are complete once
-        `Adder.whole` has taken them.
+        `whole` has taken them.
         """
         goes_on = self.is_whole and start is None
         self._check_steps(tape, steps, may_be_many=goes_on)

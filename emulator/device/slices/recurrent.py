@@ -32,8 +32,6 @@ from ....kernels.recurrent import (
     GruSlice,
     LstmSlice,
     Operands,
-    SummedGru,
-    SummedLstm,
     Tape,
 )
 from ...mapping import Slice
@@ -62,7 +60,6 @@ Numbers = NDArray[np.int64]
 _PLAIN = Operands()
 
 Kernel = LstmSlice | GruSlice
-_SUMMED = SummedLstm, SummedGru
 
 TAPE = ("gates", "inner", "c_before", "h_before", "cells")
 """What EB needs of a tape."""
@@ -350,12 +347,7 @@ class RecurrentSlice(SliceNumerics):
             start = None if dx is None else np.ascontiguousarray(dx)
             dx = self._kernel.input_errors(weights.packed[version], delta, start)
         assert dx is not None
-        return (self._whole(EB, dx) if self.part.is_first else dx)[:, :, None]
-
-    def _whole(self, phase: int, sums: Data) -> Data:
-        """Return the sums that all slices of the layer have made as numbers."""
-        kernel = self._kernel
-        return kernel.adder.whole(phase, sums) if isinstance(kernel, _SUMMED) else sums
+        return (self._kernel.whole(EB, dx) if self.part.is_first else dx)[:, :, None]
 
     @property
     def _first(self) -> int:
@@ -382,7 +374,7 @@ class RecurrentSlice(SliceNumerics):
             steps = step, step + 1
             sums = backward_steps(kernel, packed, tape, dy, of_state, steps, start, operands)
             if self.part.is_first:
-                sums = self._whole(EB, sums)
+                sums = kernel.whole(EB, sums)
             of_state = await self._gather.errors(span, sums), *of_state[1:]
 
     @property
@@ -403,14 +395,10 @@ class RecurrentSlice(SliceNumerics):
                 dict(zip(self._kept_names, arrays, strict=True)), lengths, reverse=place == 1
             )
             fresh = weights.begins_sums()
-            g, kernel = weights.gradients(), self._kernel
+            g, again = weights.gradients(), self._again(place, samples)
             totals = g["w"], g["r"], g["b_w"], g["b_r"], g.get("p")
-            if isinstance(kernel, _SUMMED):
-                again = self._again(place, samples)
-                kernel.gradients(tape, x, *totals, fresh=fresh, again=again)
-                weights.gradients_are_whole = False
-            else:
-                kernel.gradients(tape, x, *totals, fresh=fresh)
+            self._kernel.gradients(tape, x, *totals, fresh=fresh, again=again)
+            weights.gradients_are_whole = False
         super().gradient(whole)
 
     def _again(self, direction: int, samples: Numbers) -> Again | None:

@@ -270,10 +270,7 @@ class DirectionWeights:
     def _pack(self) -> None:
         v = self.values()
         arrays = v["w"], v["r"], v["b_w"], v["b_r"], v.get("p")
-        if isinstance(self.kernel, SummedLstm | SummedGru):
-            self.packed[self.newest] = self.kernel.pack(*arrays, self.turned)
-        else:
-            self.packed[self.newest] = self.kernel.pack(*arrays)
+        self.packed[self.newest] = self.kernel.pack(*arrays, turned=self.turned)
 
     def values(self) -> WeightArrays:
         """Return the newest arrays."""
@@ -307,11 +304,11 @@ class DirectionWeights:
 
     def finish_gradients(self) -> None:
         """Make sums of gradients whole, once PG has added all of a mini-batch."""
-        if self.gradients_are_whole or not isinstance(self.kernel, SummedLstm | SummedGru):
+        if self.gradients_are_whole:
             return
         self.gradients_are_whole = True
         for name in self.parameters.keys() & {"w", "r", "p"}:
-            self.kernel.adder.whole(PG, self.parameters[name].gradient)
+            self.kernel.whole(PG, self.parameters[name].gradient)
 
     def gradients(self) -> WeightArrays:
         """Return the sums of gradients."""

@@ -112,7 +112,7 @@ def run(case: Case, kind: Kind) -> list[np.ndarray]:
         for name, array in back.items()
     }
     packed = own.pack(
-        *(by_unit[name] for name in ("w", "r", "b_w", "b_r")), by_unit.get("p"), turned
+        *(by_unit[name] for name in ("w", "r", "b_w", "b_r")), by_unit.get("p"), turned=turned
     )
     keys = {"lengths": case.lengths, "reverse": case.reverse}
     tape, steps = own.tape(own.input_products(packed, x), **keys), (0, case.steps)
@@ -182,7 +182,7 @@ def test_slices_of_units(case: Case, name: str) -> None:
     turned = {key: interleaved(array, case.gates) for key, array in back.items()}
     rows = [slice(case.gates * own.begin, case.gates * own.end) for own in slices]
     packed = [
-        own.pack(*(w[at] for w in by_unit), None, {key: w[at] for key, w in turned.items()})
+        own.pack(*(w[at] for w in by_unit), turned={key: w[at] for key, w in turned.items()})
         for own, at in zip(slices, rows, strict=True)
     ]
     tapes = [own.tape(own.input_products(p, x)) for own, p in zip(slices, packed, strict=True)]
