@@ -3,6 +3,7 @@ anything starts.
 """
 
 from .action import (
+    MICRO_BATCH_KINDS,
     PASSES,
     Action,
     Fold,
@@ -35,6 +36,7 @@ from .shape import (
 from .versions import SpanStore, kept_micro_batches, weight_copies, with_versions
 
 __all__ = [
+    "MICRO_BATCH_KINDS",
     "PASSES",
     "Action",
     "Backward",

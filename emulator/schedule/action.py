@@ -112,6 +112,8 @@ class Kind(enum.Enum):
 
 PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
 """What each stage does once with each micro-batch, in this order."""
+MICRO_BATCH_KINDS = *PASSES, Kind.RECOMPUTE
+"""What it may do with a micro-batch, at most once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -335,8 +337,8 @@ def listed(
     *,
     in_v: bool = False,
 ) -> Schedule:
-    """Return the schedule of these actions of each device; there are as many chunks as they name, and
-    F keeps no features where an R follows.
+    """Return the schedule of these actions of each device; there are as many chunks as they name,
+    and F keeps no features where an R follows.
 
     Raises:
         InputError: an action names a chunk that is too high for the number of actions.

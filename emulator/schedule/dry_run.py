@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from ..common import InputError
-from .action import PASSES, Action, Kind, MicroBatch, Schedule
+from .action import MICRO_BATCH_KINDS, PASSES, Action, Kind, MicroBatch, Schedule
 from .versions import VersionedAction, with_versions
 
 
@@ -74,7 +74,7 @@ class Stage:
         self.messages = {Kind.FORWARD: Messages(), Kind.BACKWARD: Messages()}
         self._micro_batches = micro_batches
         self._done = {
-            kind: [0] * len(micro_batches) for kind in (*PASSES, Kind.RECOMPUTE)
+            kind: [0] * len(micro_batches) for kind in MICRO_BATCH_KINDS
         }  # samples of each micro-batch
         self._used: dict[int, list[tuple[int, int]]] = collections.defaultdict(
             list

@@ -29,6 +29,7 @@ import numpy as np
 from ...comm import Observer, Served
 from ..common import InputError, plural
 from ..schedule import (
+    MICRO_BATCH_KINDS,
     PASSES,
     Action,
     Backward,
@@ -275,7 +276,7 @@ def _device_tasks(
     micro_batches = schedule.micro_batches
     done = {
         (kind, chunk): bytearray(len(micro_batches))
-        for kind in (*PASSES, Kind.RECOMPUTE)
+        for kind in MICRO_BATCH_KINDS
         for chunk in range(chunks)
     }
     tasks: list[Task] = []

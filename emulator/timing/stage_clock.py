@@ -22,7 +22,16 @@ import numpy as np
 from ...comm import Observer, Times
 from ..mapping import DeviceStreams, Stream, StreamKey
 from ..network import Phase
-from ..schedule import PASSES, Backward, Engines, Fold, Kind, Machine, SampleSpan, StageCosts
+from ..schedule import (
+    MICRO_BATCH_KINDS,
+    Backward,
+    Engines,
+    Fold,
+    Kind,
+    Machine,
+    SampleSpan,
+    StageCosts,
+)
 from .board import ActionBoard, Ran, StageLoads, Step, work_ps
 from .device_clock import Versions
 from .routes import Bursts
@@ -238,7 +247,7 @@ class StageClock(Versions):
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
                 # No action of the micro-batch follows; an epoch has any number of them.
-                for done in (*PASSES, Kind.RECOMPUTE):
+                for done in MICRO_BATCH_KINDS:
                     self._ended_ps.pop((done, index), None)
         return self._send(kind, span, ran)
 
