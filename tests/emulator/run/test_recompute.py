@@ -14,6 +14,7 @@ from emuchain import InputError
 from emuchain.emulator.network import load_network
 
 from ..networks import CONV, GROUPED, of_images
+from .test_edited import check_same, timing_only
 
 NETWORK = of_images(
     "recomputed",
@@ -59,15 +60,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def check_same(run: Any, other: Any) -> None:
-    """Weights and losses are the same, bit for bit."""
-    assert list(run.history["train_loss"]) == list(other.history["train_loss"])
-    assert list(run.history["test_loss"]) == list(other.history["test_loss"])
-    for layer, arrays in other.weights.items():
-        for name, array in arrays.items():
-            assert (run.weights[layer][name] == array).all(), (layer, name)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_bits_are_those_of_a_run_that_keeps_all(name: str) -> None:
     keys = {"network": NETWORK, **KEYS, **RUNS[name]}
@@ -75,7 +67,7 @@ def test_bits_are_those_of_a_run_that_keeps_all(name: str) -> None:
     check_same(again, plain)
     times = [run.history["virtual_time_ps"][-1] for run in (plain, again)]
     assert times[0] < times[1]
-    timing = {key: value for key, value in keys.items() if key != "test_samples"}
+    timing = timing_only(keys)
     assert emuchain.simulate(**timing, recompute="all").virtual_time_ps == times[1]
 
 
@@ -83,7 +75,7 @@ def test_some_layers() -> None:
     """Each takes its own F again, one after the other or apart."""
     names = [layer.name for layer in load_network("resnet8-cifar").layers]
     keys: dict[str, Any] = {**KEYS, "network": "resnet8-cifar", "devices": 2, "epochs": 1}
-    plain, timing = emuchain.train(**keys), {k: v for k, v in keys.items() if k != "test_samples"}
+    plain, timing = emuchain.train(**keys), timing_only(keys)
     times = [emuchain.simulate(**timing).virtual_time_ps]
     for count in (1, 2, 5):
         chosen = ",".join([*names[1:count], names[-1]])

@@ -19,17 +19,10 @@ from emuchain.emulator.schedule import EditedKind, EpochShape, Kind, edited_kind
 from emuchain.emulator.timing import timeline_of
 
 from ..commands.running import status_of
-from ..networks import CONV, GROUPED, of_images
 from ..schedule.chains import actions_of, with_drawn_r
+from .test_edited import check_same, timing_only
+from .test_recompute import NETWORK
 
-NETWORK = of_images(
-    "recomputed-apart",
-    CONV,
-    {"type": "batch-norm"},
-    {"type": "relu"},
-    GROUPED,
-    {"type": "dropout", "rate": 0.3},
-)
 KEYS: dict[str, Any] = {
     "network": NETWORK,
     "samples": 32,
@@ -74,15 +67,6 @@ def drawn_order(name: str, devices: int, seed: int, share: float = 0.6) -> Edite
     return edited_kind("drawn.txt", to_text(with_drawn_r(one, random.Random(seed), share)))
 
 
-def check_same(run: Any, other: Any) -> None:
-    """Weights and losses are the same, bit for bit."""
-    assert list(run.history["train_loss"]) == list(other.history["train_loss"])
-    assert list(run.history["test_loss"]) == list(other.history["test_loss"])
-    for layer, arrays in other.weights.items():
-        for name, array in arrays.items():
-            assert (run.weights[layer][name] == array).all(), (layer, name)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_bits_are_those_of_sync(name: str) -> None:
     drawn, own = RUNS[name]
@@ -93,7 +77,7 @@ def test_bits_are_those_of_sync(name: str) -> None:
         order = drawn_order(drawn, keys["devices"], seed, 0.6 + 0.4 * seed)
         run = emuchain.train(**keys, schedule=order)
         check_same(run, synced)
-        timing = {key: value for key, value in keys.items() if key != "test_samples"}
+        timing = timing_only(keys)
         simulated = emuchain.simulate(**timing, schedule=order)
         assert simulated.virtual_time_ps == run.history["virtual_time_ps"][-1]
 
