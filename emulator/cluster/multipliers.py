@@ -283,9 +283,9 @@ def best_mix(dsp_type: str, kind: str, budget: Budget, dot: int = 0, products: i
     second the room that two limits share. More than two at once would win only where all three
     limits bind. What no design had is left out where a surer one makes the class.
 
-    Of products that are added in blocks of `dot`, only an engine of such blocks makes the same sums,
-    where the class has one. Elsewhere, with `products`, integer multipliers share one fp32 adder
-    for that many, and no design is left out.
+    Of products that are added in blocks of `dot`, only an engine of such blocks makes the same
+    sums, where the class has one. Elsewhere, with `products`, integer multipliers share one fp32
+    adder for that many, and no design is left out.
     """
     every = DSP_TYPES[dsp_type].built
     engines = [built for built in every if dot and (built.kind, built.products) == (kind, dot)]

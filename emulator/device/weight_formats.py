@@ -282,9 +282,9 @@ class RowFormats(ParameterFormats):
         round_into(rows, out.reshape(self.shape), *form, -1, words, counts, self.shape[1])
 
     def turned(self, weights: Data, gates: int, update: int) -> Data:
-        """Return weights as EB reads them where it has its own: in blocks of a gate's rows, of which
-        those of a unit lie side by side; rounded from those that updates change, by the words of
-        the others; not counted.
+        """Return weights as EB reads them where it has its own: in blocks of a gate's rows, of
+        which those of a unit lie side by side; rounded from those that updates change, by the words
+        of the others; not counted.
         """
         precision = self.formats.precision
         grid, rounding = precision.weights.grid, precision.rounding_of("weights")

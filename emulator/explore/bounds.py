@@ -1,8 +1,9 @@
 """Bounds of the time of a mini-batch, over all cuts.
 
-No cut and no synchronous schedule is below the bounds of the time of a mini-batch. Given a cut with times t_i = F_i +
-B_i and messages SR_i, stage i of N does M t_i of work, begins no sooner than the first micro-batch has come, and its
-last B still has to go all the way back: for every order of actions with B in one piece,
+No cut and no synchronous schedule is below the bounds of the time of a mini-batch. Given a cut with
+times t_i = F_i + B_i and messages SR_i, stage i of N does M t_i of work, begins no sooner than the
+first micro-batch has come, and its last B still has to go all the way back: for every order of
+actions with B in one piece,
 
     T >= P_i + M t_i,    P_i = sum over j < i of (t_j + 2 SR_j)                                                    (1)
 
@@ -10,19 +11,21 @@ last B still has to go all the way back: for every order of actions with B in on
     stage 1      [F]                          [B]          what stands above stage 2, with the messages between, is P_2
     stage 2          [F][F][B] ... [F][B][B]               M t_2
 
-Over all cuts between layers: T is possible only if some cut has (1) for all i. For a given T, dynamic programming over
-(stages, layers) keeps the least P with which the first stages can take the first layers; a smaller P is never worse, so
-none that matters is lost. The least possible T follows by bisection. `least_ps` is no more than F + B of any piece,
-whatever lies off chip.
+Over all cuts between layers: T is possible only if some cut has (1) for all i. For a given T,
+dynamic programming over (stages, layers) keeps the least P with which the first stages can take the
+first layers; a smaller P is never worse, so none that matters is lost. The least possible T follows
+by bisection. `least_ps` is no more than F + B of any piece, whatever lies off chip.
 
-Over all cuts at any place: let layer l have an amount v_l of work, and r_i be the most of v that device i does in a
-picosecond, max over l of v_l / time of l on i. With numbers y_i >= 0 such that M y_i + sum over k > i of y_k >= r_i for
-all i, all work is
+Over all cuts at any place: let layer l have an amount v_l of work, and r_i be the most of v that
+device i does in a picosecond, max over l of v_l / time of l on i. With numbers y_i >= 0 such that M
+y_i + sum over k > i of y_k >= r_i for all i, all work is
 
-    V <= sum r_i t_i <= sum_i t_i (M y_i + sum_{k>i} y_k) = sum_k y_k (M t_k + sum_{i<k} t_i) <= sum_k y_k (T - S_k)
+    V <= sum r_i t_i <= sum_i t_i (M y_i + sum_{k>i} y_k) = sum_k y_k (M t_k + sum_{i<k} t_i)
+      <= sum_k y_k (T - S_k)
 
-where S_k are the messages in P_k; so T >= (V + sum y_k S_k) / sum y_k. From the last device to the first, y_i takes the
-least value that is allowed. This holds for any v; each device's own times are tried.
+where S_k are the messages in P_k; so T >= (V + sum y_k S_k) / sum y_k. From the last device to the
+first, y_i takes the least value that is allowed. This holds for any v; each device's own times are
+tried.
 """
 
 from __future__ import annotations

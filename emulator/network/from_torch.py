@@ -226,8 +226,8 @@ def _exported(torch: Any, model: Any, example: Any, source: str, begins: Contain
 
 
 def _without_numbers(torch: Any, model: Any) -> dict[int, Any]:
-    """Return parameters of zeros that a copy of a model has in place of its own: the system keeps
-    no memory for zeros that nobody writes to.
+    """Return parameters of zeros that a copy of a model has in place of its own: pages of zeros
+    take no memory until they are written.
     """
     made = {}
     for parameter in model.parameters():

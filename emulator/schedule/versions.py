@@ -70,8 +70,8 @@ def weight_copies(program: Iterable[Action]) -> int:
 def kept_micro_batches(
     program: Iterable[Action], chunks: int, last: Kind, first: Kind = Kind.FORWARD
 ) -> tuple[int, ...]:
-    """Return for each chunk of a device the most micro-batches between the action from which on their
-    features are there and the one that needs them last.
+    """Return for each chunk of a device the most micro-batches between the action from which on
+    their features are there and the one that needs them last.
 
     Args:
         program: the device's actions.
@@ -171,7 +171,7 @@ class SpanStore:
     def _held_of(
         self, micro_batch: MicroBatch, forms: Iterable[tuple[tuple[int, ...], Any]]
     ) -> list[Arrays]:
-        """Return the arrays of a micro-batch, made now if it has none: of these shapes and types."""
+        """Return a micro-batch's arrays, made now if it has none: of these shapes and types."""
         held = self._held.get(micro_batch.index)
         if held is None:
             shapes = (((micro_batch.samples, *shape), dtype) for shape, dtype in forms)

@@ -20,8 +20,8 @@ Size = int | Fraction
 
 
 class FeatureBytes(NamedTuple):
-    """Bytes of a micro-batch on a stage: `kept` from the start of F on, `again` from that of R on, or
-    of B where that computes them again.
+    """Bytes of a micro-batch on a stage: `kept` from the start of F on, `again` from that of R on,
+    or of B where that computes them again.
 
     Where W is apart from B, `late` of both are kept from the end of B to that of W. Where others of
     the order have an R and this micro-batch has none, all features are kept from the start of F on:

@@ -673,8 +673,8 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
 
 
 def _kept(timed: Sequence[Timed], last: Kind) -> int:
-    """Return the most micro-batches between the start of F, or of an R of theirs, and the end of the
-    action that needs their features last.
+    """Return the most micro-batches between the start of F, or of an R of theirs, and the end of
+    the action that needs their features last.
 
     Of what ends and starts in one moment, the ends come first.
     """

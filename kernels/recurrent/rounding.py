@@ -28,8 +28,8 @@ from .packing import transpose
 
 @compiled
 def _round(narrow: Any, bits: Any, size: Any, line: Any, sample: Any) -> None:
-    """Round lines of `size` numbers in place, each a tensor of its own; `line` is the number of the first one in the
-    sample.
+    """Round lines of `size` numbers in place, each a tensor of its own; `line` is the number of the
+    first one in the sample.
     """
     own, words = narrow.source, np.empty(1, np.uint32)
     numbers = narrow.numbers[sample : sample + 1] if own.kind == DRAWN else narrow.numbers
@@ -40,17 +40,8 @@ def _round(narrow: Any, bits: Any, size: Any, line: Any, sample: Any) -> None:
         blocks = Blocks(form.size, size, 1, form.rises, form.largest)
         round_lines(bits, bits, True, blocks, limits, source, words, numbers, counts)
     elif narrow.way == BY_TENSOR:
-        own_form = narrow.tensors
-        tensors = Tensors(
-            own_form.size,
-            size,
-            1,
-            size,
-            own_form.most,
-            own_form.largest,
-            own_form.least,
-            own_form.scale,
-        )
+        form = narrow.tensors
+        tensors = Tensors(form.size, size, 1, size, form.most, form.largest, form.least, form.scale)
         round_tensor_lines(bits, bits, True, tensors, limits, source, words, numbers, counts)
     else:
         round_rows(bits, bits, True, limits, source, words, numbers, counts)

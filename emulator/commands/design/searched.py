@@ -79,7 +79,7 @@ def late_share_of(flags: Mapping[str, Any]) -> Fraction:
 
 
 class KeptParts(NamedTuple):
-    """Parts of a micro-batch's features that are kept: `waiting` from F to R, `late` from B to W."""
+    """Kept parts of a micro-batch's features: `waiting` from F to R, `late` from B to W."""
 
     waiting: Fraction
     late: Fraction

@@ -1,6 +1,7 @@
 """`emuchain study`: studies of the papers' questions on any network, without a run.
 
-`compare` and `topology` compare FPDeep with other ways to train on the same boards; others have files of their own.
+`compare` and `topology` compare FPDeep with other ways to train on the same boards; others have
+files of their own.
 """
 
 from __future__ import annotations

@@ -204,9 +204,9 @@ def test_bytes_by_hand(tmp_path: Path) -> None:
 def test_memory_of_sums_in_blocks() -> None:
     """An LSTM of 40 units on 13 inputs, 6 steps, cut behind unit 32, in MXINT8 with dot:N.
 
-    Of the 8 units, four gates have lines of 13 and 40 weights, one scale and two. EB has of 40 states
-    and four gates a line of 8 units; inputs are images, whose errors none needs. PG holds 6 steps of
-    13 inputs, 40 states and 32 errors of gates, and a scale for each.
+    Of the 8 units, four gates have lines of 13 and 40 weights, one scale and two. EB has of 40
+    states and four gates a line of 8 units; inputs are images, whose errors none needs. PG holds 6
+    steps of 13 inputs, 40 states and 32 errors of gates, and a scale for each.
     """
     described = network(recurrent("lstm", 40), end="each")
     keys = {"devices": 2, "cut": "r0[:32] | r0[32:] conv1"}

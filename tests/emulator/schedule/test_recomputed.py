@@ -1,5 +1,5 @@
-"""R in orders: read and written as text and CSV, carried out by the dry run, and refused in one line
-where it has no place.
+"""R in orders: read and written as text and CSV, carried out by the dry run, and refused in one
+line where it has no place.
 """
 
 from __future__ import annotations
