@@ -6,6 +6,14 @@ from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
 from .kept import Course, FeatureBytes, kept_courses
+from .pipeline import (
+    PipelineResult,
+    least_time_ps,
+    schedule_of,
+    time_pipeline,
+    time_shape,
+    warm_ups_of,
+)
 from .roofs import (
     DRAWS,
     HIGHEST,
@@ -33,19 +41,7 @@ from .roofs import (
 )
 from .routes import Hop, Routes, UpdateWaits, Ways, hop, hop_name
 from .stage_clock import StageClock
-from .timeline import (
-    PipelineResult,
-    Sent,
-    Timed,
-    Timeline,
-    least_time_ps,
-    run_timeline,
-    schedule_of,
-    time_pipeline,
-    time_shape,
-    timeline_of,
-    warm_ups_of,
-)
+from .timeline import Sent, Timed, Timeline, run_timeline, timeline_of
 from .timing import Timing
 
 __all__ = [
