@@ -377,7 +377,7 @@ class OffloadedSlice(RecurrentSlice):
 
     async def recur(self, span: SampleSpan, dy: Data, version: int) -> None:
         """See `SliceNumerics`; keeps what PG needs."""
-        lengths, _ = self._lengths.read(span)
+        lengths, numbers = self._lengths.read(span)
         for place, own in enumerate(np.split(dy[:, :, 0], len(self._directions), axis=2)):
             self._give(Content.TURNED_WEIGHTS, place, span, version)
             self._send(Content.OUTPUT_ERRORS, place, span, own)
@@ -386,7 +386,7 @@ class OffloadedSlice(RecurrentSlice):
             got = {content: await self._receive(content, place, span) for content in contents}
             [before] = store.read(span)
             arrays = tape_arrays(self._kernel, got, before)
-            kept.put(span, lengths, *(arrays[name] for name in self._kept_names))
+            kept.put(span, lengths, numbers, *(arrays[name] for name in self._kept_names))
             self._deltas.append(arrays["delta"])
 
     async def error(
