@@ -39,6 +39,64 @@ class Product(NamedTuple):
     depth: int
 
 
+class LstmForward(NamedTuple):
+    """Where some units of a sample of an LSTM lie: the result goes to `y` and `h`."""
+
+    sums: Any
+    bias_w: Any
+    bias_r: Any
+    c: Any
+    gates: Any
+    t: Any
+    c_before: Any
+    y: Any
+    h: Any
+
+
+class LstmBackward(NamedTuple):
+    """Where some units of a sample of an LSTM lie: errors of the sums go to `delta` and `copied`."""
+
+    error: Any
+    gates: Any
+    t: Any
+    c_before: Any
+    dc: Any
+    delta: Any
+    copied: Any
+
+
+class GruForward(NamedTuple):
+    """Where some units of a sample of a GRU lie; `inner` is m, or q, and the result goes to `y` and `h`."""
+
+    sums: Any
+    bias_w: Any
+    bias_r: Any
+    h_before: Any
+    gates: Any
+    inner: Any
+    y: Any
+    h: Any
+
+
+class GruBackward(NamedTuple):
+    """Where some units of a sample of a GRU lie; `inner` is m, or s, and errors of the sums go to the last
+    three.
+    """
+
+    error: Any
+    gates: Any
+    inner: Any
+    h_before: Any
+    carry: Any
+    delta: Any
+    delta_r: Any
+    copied: Any
+
+
+LINEAR, RESET, NEW = range(3)
+"""The lines of a GRU that is linear before reset; of another one, those of r and z, and of n."""
+
+
 def checked(array: Floats, shape: tuple[int | None, ...], name: str, axes: str) -> Floats:
     """Return the array, C-contiguous; None in `shape` fits any size.
 

@@ -31,7 +31,7 @@ Arguments are addresses, and counts of floats; nothing is checked here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -40,39 +40,11 @@ from numba.extending import intrinsic
 from ..attention.operands import WHOLE
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Lanes, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
-from .arrays import Product
+from .arrays import GruBackward, GruForward, Product
 from .rounding import round_some, round_split, round_states
 from .step_parts import keep_error, product, total_error
 
 GATES = 3
-
-
-class Forward(NamedTuple):
-    """Where some units of a sample lie; `inner` is m, or q, and the result goes to `y` and `h`."""
-
-    sums: Any
-    bias_w: Any
-    bias_r: Any
-    h_before: Any
-    gates: Any
-    inner: Any
-    y: Any
-    h: Any
-
-
-class Backward(NamedTuple):
-    """Where some units of a sample lie; `inner` is m, or s, and errors of the sums go to the last
-    three.
-    """
-
-    error: Any
-    gates: Any
-    inner: Any
-    h_before: Any
-    carry: Any
-    delta: Any
-    delta_r: Any
-    copied: Any
 
 
 def _for_units(count: Any, at: Any, write: Callable[[Units, Any], None]) -> Any:
@@ -99,11 +71,11 @@ def split_sums(context: Any, count: Any, places: Any) -> Any:
     return _for_units(count, places, write)
 
 
-def _resets_and_updates(units: Units, at: Forward) -> list[Lanes]:
+def _resets_and_updates(units: Units, at: GruForward) -> list[Lanes]:
     return [sigmoid(gate) for gate in units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)[:2]]
 
 
-def _finish(units: Units, at: Forward, reset: Lanes, update: Lanes, new: Lanes) -> None:
+def _finish(units: Units, at: GruForward, reset: Lanes, update: Lanes, new: Lanes) -> None:
     # (1 - z) n + z h, as z (h - n) + n.
     out = fused(update, units.load(at.h_before) - new, new)
     units.store_gates([reset, update, new], at.gates)
@@ -117,7 +89,7 @@ def forward_linear(context: Any, count: Any, at: Any) -> Any:
     r, z and n.
     """
 
-    def write(units: Units, at: Forward) -> None:
+    def write(units: Units, at: GruForward) -> None:
         reset, update = _resets_and_updates(units, at)
         recurrent = units.load_gates(at.sums, GATES, at.bias_r)[2]
         new = tanh(fused(reset, recurrent, units.load_gates(at.gates, GATES, at.bias_w)[2]))
@@ -133,7 +105,7 @@ def forward_reset(context: Any, count: Any, at: Any) -> Any:
     of n.
     """
 
-    def write(units: Units, at: Forward) -> None:
+    def write(units: Units, at: GruForward) -> None:
         reset, update = _resets_and_updates(units, at)
         units.store(reset * units.load(at.h_before), at.inner)
         units.store_gates([reset, update, units.load_gates(at.gates, GATES)[2]], at.gates)
@@ -147,7 +119,7 @@ def forward_new(context: Any, count: Any, at: Any) -> Any:
     q for n.
     """
 
-    def write(units: Units, at: Forward) -> None:
+    def write(units: Units, at: GruForward) -> None:
         reset, update, _ = units.load_gates(at.gates, GATES)
         new = tanh(units.load_gates(at.sums, GATES, at.bias_w, at.bias_r)[2])
         _finish(units, at, reset, update, new)
@@ -156,7 +128,7 @@ def forward_new(context: Any, count: Any, at: Any) -> Any:
 
 
 def _new_and_update_errors(
-    units: Units, at: Backward, update: Lanes, new: Lanes
+    units: Units, at: GruBackward, update: Lanes, new: Lanes
 ) -> tuple[Lanes, Lanes]:
     e = units.load(at.error)
     one = e.all(1.0)
@@ -171,7 +143,7 @@ def backward_linear(context: Any, count: Any, at: Any) -> Any:
     twice.
     """
 
-    def write(units: Units, at: Backward) -> None:
+    def write(units: Units, at: GruBackward) -> None:
         reset, update, new = units.load_gates(at.gates, GATES)
         of_new, of_update = _new_and_update_errors(units, at, update, new)
         of_reset = (of_new * units.load(at.inner)) * (reset * (reset.all(1.0) - reset))
@@ -190,7 +162,7 @@ def backward_new(context: Any, count: Any, at: Any) -> Any:
     others.
     """
 
-    def write(units: Units, at: Backward) -> None:
+    def write(units: Units, at: GruBackward) -> None:
         _, update, new = units.load_gates(at.gates, GATES)
         of_new, of_update = _new_and_update_errors(units, at, update, new)
         zero = of_new.all(0.0)
@@ -206,7 +178,7 @@ def backward_reset(context: Any, count: Any, at: Any) -> Any:
     and z alone.
     """
 
-    def write(units: Units, at: Backward) -> None:
+    def write(units: Units, at: GruBackward) -> None:
         reset, update, _ = units.load_gates(at.gates, GATES)
         _, of_update, of_new = units.load_gates(at.delta, GATES)
         of_product, e, before = (units.load(place) for place in (at.inner, at.error, at.h_before))
@@ -260,7 +232,7 @@ def forward_steps(
                 continue
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                at = Forward(
+                at = GruForward(
                     sums=spare + GATES * own,
                     bias_w=bias_w + FLOAT_BYTES * GATES * first,
                     bias_r=bias_r + FLOAT_BYTES * GATES * first,
@@ -320,7 +292,7 @@ def backward_steps(
             total_error(units, dy + FLOAT_BYTES * row * units, come, carry + mine, errors + mine)
             for first in range(0, units, WIDTH):
                 own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-                at = Backward(
+                at = GruBackward(
                     error=errors + own,
                     gates=gates + GATES * kept,
                     inner=m + kept,
@@ -359,7 +331,7 @@ def _forward_block(
         FLOAT_BYTES * (row * units + first),
         FLOAT_BYTES * GATES * first,
     )
-    return Forward(
+    return GruForward(
         sums=spare[0] + GATES * own,
         bias_w=weights[1] + at,
         bias_r=weights[2] + at,
@@ -430,7 +402,7 @@ def _backward_block(
     `backward_reset_steps`.
     """
     own, kept = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * (row * units + first)
-    return Backward(
+    return GruBackward(
         error=spare[1] + own,
         gates=tape[1] + GATES * kept,
         inner=spare[2] + own,

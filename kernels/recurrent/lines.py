@@ -13,10 +13,9 @@ import numpy as np
 
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH
+from .arrays import LINEAR, RESET, GruBackward, GruForward, LstmBackward, LstmForward
 from .gru_steps import GATES as GRU_GATES
 from .gru_steps import (
-    Backward,
-    Forward,
     backward_linear,
     backward_new,
     backward_reset,
@@ -25,11 +24,8 @@ from .gru_steps import (
     forward_reset,
 )
 from .lstm_steps import GATES as LSTM_GATES
-from .lstm_steps import LstmBackward, LstmForward, backward_units, forward_units
+from .lstm_steps import backward_units, forward_units
 from .rounding import round_gates, round_some, round_split, round_states
-
-LINEAR, RESET, NEW = range(3)
-"""The lines of a GRU that is linear before reset; of another one, those of r and z, and of n."""
 
 
 @compiled
@@ -79,7 +75,7 @@ def gru_forward(part: Any, samples: Any, units: Any, at: Any) -> None:
     for n in range(samples):
         for first in range(0, units, WIDTH):
             own, bias = FLOAT_BYTES * (n * units + first), FLOAT_BYTES * gates * first
-            here = Forward(
+            here = GruForward(
                 sums=at.sums + gates * own,
                 bias_w=at.bias_w + bias,
                 bias_r=at.bias_r + bias,
@@ -105,7 +101,7 @@ def gru_backward(part: Any, samples: Any, units: Any, at: Any) -> None:
     for n in range(samples):
         for first in range(0, units, WIDTH):
             own = FLOAT_BYTES * (n * units + first)
-            here = Backward(
+            here = GruBackward(
                 error=at.error + own,
                 gates=at.gates + gates * own,
                 inner=at.inner + own,

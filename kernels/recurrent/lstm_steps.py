@@ -28,7 +28,7 @@ Arguments are addresses, and counts of floats; nothing is checked here.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -37,37 +37,11 @@ from numba.extending import intrinsic
 from ..attention.operands import WHOLE
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, Units, clear, copy, for_units, fused, of_blocks, sigmoid, tanh
-from .arrays import Product
+from .arrays import LstmBackward, LstmForward, Product
 from .rounding import round_gates, round_states
 from .step_parts import keep_error, product, total_error
 
 GATES = 4
-
-
-class LstmForward(NamedTuple):
-    """Where some units of a sample lie: the result goes to `y` and `h`."""
-
-    sums: Any
-    bias_w: Any
-    bias_r: Any
-    c: Any
-    gates: Any
-    t: Any
-    c_before: Any
-    y: Any
-    h: Any
-
-
-class LstmBackward(NamedTuple):
-    """Where some units of a sample lie: errors of the sums go to `delta` and `copied`."""
-
-    error: Any
-    gates: Any
-    t: Any
-    c_before: Any
-    dc: Any
-    delta: Any
-    copied: Any
 
 
 @intrinsic

@@ -34,11 +34,18 @@ from ..conv import Convolution, Sums
 from ..jit import Floats, Kernels, address_of
 from ..memory import new
 from ..number import FloatGrid
-from .arrays import checked, target
-from .gru_steps import Backward, Forward
+from .arrays import (
+    LINEAR,
+    NEW,
+    RESET,
+    GruBackward,
+    GruForward,
+    LstmBackward,
+    LstmForward,
+    checked,
+    target,
+)
 from .layers import GruSlice, LstmSlice
-from .lines import LINEAR, NEW, RESET
-from .lstm_steps import LstmBackward, LstmForward
 from .operands import LINES, PLAIN, Operands
 from .slices import Again, Slice, Tape
 
@@ -495,7 +502,7 @@ class SummedGru(_Summed, GruSlice):
             if not self.linear_before_reset:
                 inner = new(count, self.units, cleared=True)
             held = errors, gates, inner, mine, past, delta, other, other
-            at = Backward(*map(address_of, held))
+            at = GruBackward(*map(address_of, held))
             if self.linear_before_reset:
                 _lines.gru_backward(LINEAR, count, self.units, at)
                 _round_sums(of_sums, self.gates, live, delta, other)
@@ -520,7 +527,7 @@ class SummedGru(_Summed, GruSlice):
         """Add products of states to sums over inputs, and do a part of what makes h of them."""
         self.adder.add(FP, sums, states, packed.r)
         self.adder.whole(FP, sums)
-        at = Forward(*map(address_of, (sums, *held)))
+        at = GruForward(*map(address_of, (sums, *held)))
         _lines.gru_forward(part, len(sums), self.units, at)
 
     @property
