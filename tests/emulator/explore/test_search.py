@@ -187,10 +187,11 @@ def test_small_ones_are_the_best_of_all(data: st.DataObject) -> None:
 
 
 def check_by_program(data: st.DataObject, devices: int, count: int) -> None:
+    """By the search as it ships: a few of these take more than 100,000 tries."""
     shape = data.draw(shapes(devices, count, plain=True))
     limit = data.draw(st.integers(1, shape.micro_batches))
-    found = search_order(QUICK, shape, [Fraction(limit)] * shape.devices)
-    assert found.time_ps == found.bound_ps == by_program(shape, limit)
+    shortest_order = search_order(SEARCHES["search"], shape, [Fraction(limit)] * shape.devices)
+    assert shortest_order.time_ps == shortest_order.bound_ps == by_program(shape, limit)
 
 
 @settings(max_examples=3, deadline=None)
