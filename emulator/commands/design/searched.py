@@ -116,8 +116,7 @@ def refuse_recompute(flags: Mapping[str, Any]) -> None:
     for flag in ("recompute", "recompute_features"):
         if flags[flag] is not None:
             raise InputError(
-                f"`{flag}` = {flags[flag]}: {flags['schedule']} has no R; it is for a file with R,"
-                " or an order that is searched"
+                f"`{flag}` = {flags[flag]}: {flags['schedule']} has no R; it is for a file with R"
             )
 
 

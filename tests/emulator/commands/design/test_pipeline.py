@@ -584,3 +584,6 @@ def test_r_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert command(*words) == 2
     error = capsys.readouterr().err
     assert "`recompute` = 1: " in error and "has no R; it is for a file with R" in error
+    words[1] = "search"
+    assert command(*words, "--stages", "2", "--micro-batches", "2", "--memory", "2") == 2
+    assert "`recompute` = 1: search has no R" in capsys.readouterr().err
