@@ -191,10 +191,10 @@ def transformer() -> Hand:
 
 
 def lstm() -> Hand:
-    """Of 8 steps: board 0 has the table and the LSTM of 40 units, board 1 the head; gates and cells
+    """Of 8 steps: board 0 has the table and the LSTM of 32 units, board 1 the head; gates and cells
     stay in fp32, states are in blocks.
     """
-    row, state = 32 + 1, 40 + 2  # bytes
+    row = state = 32 + 1  # bytes
     table = Memory(
         act_ram=8 * FP32 * 3,
         lpram=40 * 32 + 2 * 32,
@@ -204,32 +204,33 @@ def lstm() -> Hand:
         pab=32 * FP32,
     )
     units = Memory(
-        act_ram=8 * (row + state + 5 * 40 * FP32) * 3,  # four gates and the cell of a unit
-        lpram=160 * row + 160 * state + 2 * 160 * FP32,  # W, R and their biases
-        lgb=160 * (32 + 40) * 2 * FP32 + 2 * 2 * 160 * FP32,  # of masters, too
+        act_ram=8 * (row + state + 5 * 32 * FP32) * 3,  # four gates and the cell of a unit
+        lpram=128 * row + 128 * state + 2 * 128 * FP32,  # W, R and their biases
+        lgb=128 * (32 + 32) * 2 * FP32 + 2 * 2 * 128 * FP32,  # of masters, too
         line_buffers=row + state,
         error_buffer=row,
-        pab=40 * FP32,
+        pab=32 * FP32,
     )
     head = Memory(
         act_ram=8 * state * 2,
-        lpram=40 * state + 40 * FP32,
-        lgb=40 * 40 * 2 * FP32 + 40 * FP32,
-        line_buffers=2 * state,
+        lpram=32 * (40 + 2) + 40 * FP32,
+        lgb=32 * 40 * 2 * FP32 + 40 * FP32,
+        line_buffers=state + 40 + 2,
         error_buffer=state,
         pab=40 * FP32,
     )
-    step, step_pg = -(-160 * 72 // 13) + 204, 160 * 72 // 12  # cycles; activations wait 204
-    head_fp, head_eb = -(-40 * 40 // 14), -(-40 * 40 // 13)
+    # Cycles; activations wait 204.
+    step, step_pg = -(-128 * 64 // 13) + 204, -(-128 * 64 // 12)
+    head_fp, head_eb = -(-32 * 40 // 14), -(-32 * 40 // 13)
     forward = 32 + 8 * step + head_fp
-    backward = head_eb + 8 * step + step_pg + 40
+    backward = head_eb + 8 * step + step_pg + 32
     return Hand(
         network={
             "name": "lstm",
             "input": [40, 8, 1],
             "layers": [
                 {"type": "embedding", "features": 32, "name": "table"},
-                {"type": "lstm", "units": 40, "name": "lstm"},
+                {"type": "lstm", "units": 32, "name": "lstm"},
                 {"type": "conv", "channels": 40, "kernel": 1, "name": "head"},
                 {"type": "softmax"},
             ],

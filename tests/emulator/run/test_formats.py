@@ -238,8 +238,8 @@ def test_ranks(
     ("keys", "said"),
     [
         (
-            {"network": "char-lstm", "precision": "bf16 accumulate=bf16"},
-            "lstm, whose engines add in fp32",
+            {"network": "char-lstm", "devices": 12, "precision": "nvfp4"},
+            "activations with a scale of all units",
         ),
         (
             {"engines": "turns", "precision": {"weights": "bf16"}},
