@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from emuchain.comm import Mailbox, others_first, run
 from emuchain.emulator.device import Device, Epoch, train_programs
-from emuchain.emulator.device.device import AHEAD
+from emuchain.emulator.device.lanes import AHEAD
 from emuchain.emulator.device.memories import Versions
 from emuchain.emulator.schedule import Action, EpochShape, Kind, Schedule, parse
 from emuchain.kernels import Arena
