@@ -1,18 +1,15 @@
 from .comparison import (
     METRICS,
     Comparison,
-    Method,
     Metric,
-    Outcome,
-    Workload,
     compare_methods,
     draw_comparison,
     method_ranges,
-    whole_layers,
 )
 from .exchange import ExchangeTimes, draw_exchanges, exchange_times, groups_of
 from .formats import FormatOutcome, draw_formats, narrowest, train_formats
 from .formats_by_layer import FormatSearch, JudgedMapping, draw_search, search_formats
+from .methods import Method, Outcome, Workload, whole_layers
 from .retime import Retiming, label_of, retime
 from .topology import (
     Ports,

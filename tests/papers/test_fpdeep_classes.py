@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emuchain.emulator.cluster import Cluster, load_cluster
-from emuchain.emulator.studies import comparison as parallelism
+from emuchain.emulator.studies import methods as parallelism
 from emuchain.papers import Class, Result, constants, load_claims, validate
 from emuchain.papers.fpdeep import evidence, methods, runs, scaling
 from emuchain.papers.fpdeep.runs import FILE, read_runs

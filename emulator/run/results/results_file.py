@@ -1,5 +1,4 @@
-"""Results files: HDF5, written whole through a file that tells a failed write afterwards, since
-HDF5 crashes there.
+"""Results files: HDF5, written whole through a `LossyFile`.
 
 What a file holds, its groups, is checked before any content is read, as plain arrays by path; and
 so is its seal. The seal is one digest of names, types, shapes and contents together, which shows a
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import os
 import pathlib
 import shlex
@@ -40,6 +38,7 @@ from ...common import (
 )
 from ...config import of_today
 from .history import MOST_COUNT
+from .lossy_file import LossyFile
 from .results import Results
 from .schema import TABLES, Growing, checked_table
 from .steps import Weights
@@ -417,64 +416,6 @@ def _text(values: NDArray[Any]) -> NDArray[Any]:
     return np.array([escaped(text) for text in texts.ravel().tolist()], np.str_).reshape(
         texts.shape
     )
-
-
-class LossyFile(io.RawIOBase):
-    """A file that takes all that is written, and loses what comes after the first failure."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__()
-        self._file, self._place, self._end = file.fileno(), 0, 0
-        self._failure: OSError | None = None
-
-    def check(self) -> None:
-        """Raise the first failure.
-
-        Raises:
-            OSError: a write has failed.
-        """
-        if self._failure is not None:
-            raise self._failure
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """See `io.RawIOBase`."""
-        self._place = (
-            offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
-        )
-        return self._place
-
-    def tell(self) -> int:
-        """See `io.RawIOBase`."""
-        return self._place
-
-    def readinto(self, into: Any) -> int:
-        """See `io.RawIOBase`; what is lost is 0."""
-        left, count = memoryview(into).cast("B"), os.preadv(self._file, [into], self._place)
-        left[count:] = bytes(len(left) - count)
-        self._place += len(left)
-        return len(left)
-
-    def write(self, content: Any) -> int:
-        """See `io.RawIOBase`."""
-        left = memoryview(content).cast("B")
-        self._end = max(self._end, self._place + len(left))
-        try:
-            while left and self._failure is None:
-                count = os.pwrite(self._file, left, self._place)
-                left, self._place = left[count:], self._place + count
-        except OSError as failure:
-            self._failure = failure
-        self._place += len(left)
-        return memoryview(content).nbytes
-
-    def truncate(self, size: int | None = None) -> int:
-        """See `io.RawIOBase`."""
-        self._end = self._place if size is None else size
-        try:
-            os.ftruncate(self._file, self._end)
-        except OSError as failure:
-            self._failure = self._failure or failure
-        return self._end
 
 
 _NOTHING_GROWS = Growing({}, ())

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from emuchain.emulator.run.results.results_file import LossyFile
+from emuchain.emulator.run.results.lossy_file import LossyFile
 
 FILLS = """
 import errno, os, sys, tempfile
