@@ -1,8 +1,5 @@
 """The walk through an ONNX graph: the values that nodes have made so far, and the steps that nodes
 became.
-
-What nodes tell of the graph's inputs: images without an axis for channels, and rows that attention
-takes.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ from typing import Any
 from ...common import InputError
 from ..shape import Shape
 from .expressions import Expressions
+from .inputs import alike, are_pixels, attends
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import (
     CHANNELS_LAST,
@@ -33,48 +31,11 @@ from .values import (
     shown_axes,
 )
 
-
-def attends(graph: OnnxGraph) -> bool:
-    """Return whether nodes of a graph are attention: a softmax whose result is multiplied by
-    others.
-    """
-    products = {
-        name
-        for node in graph.nodes
-        if node.operator in ("MatMul", "Dropout", "Where")
-        for name in node.inputs
-    }
-    return any(
-        node.operator == "Attention" or (node.operator == "Softmax" and {*node.outputs} & products)
-        for node in graph.nodes
-    )
-
-
-def are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
-    """Return whether inputs of three axes are images, to whose one channel nodes give an axis, or
-    make rows of them.
-    """
-    takers = [
-        node
-        for node in graph.nodes
-        if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"
-    ]
-    known = {name: constant.numbers for name, constant in graph.constants.items()}
-    known |= {
-        node.outputs[0]: node.constant().numbers
-        for node in graph.nodes
-        if node.operator == "Constant"
-    }
-    rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
-    return bool(takers) and all(
-        node.operator in ("Flatten", "Unsqueeze")
-        or (node.operator == "Reshape" and node.has_input(1) and known.get(node.inputs[1]) in rows)
-        for node in takers
-    )
-
-
 _FROM_CHANNELS_LAST = (0, 3, 1, 2)
 """The order in which Transpose brings images with their channels last to maps."""
+
+_OF_MAPS = frozenset({"AveragePool", "BatchNormalization", "Conv", "MaxPool"})
+"""Operators that take maps with their channels first."""
 
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
@@ -124,9 +85,9 @@ class Walk:
 
     def _begin(self, graph: OnnxGraph) -> Value:
         """Return the network's inputs: images, rows of values, or what nodes will tell."""
-        takers = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
+        kinds = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
         match graph.input_sizes:
-            case samples, int(values) if takers and takers <= _OF_ROWS:
+            case samples, int(values) if kinds and kinds <= _OF_ROWS:
                 self.samples, self.images = samples, (values, 1, 1)
                 return Value(FROM_IMAGES, is_flat=True)
             case samples, int(rows), int(columns) if are_pixels(graph, samples, rows * columns):
@@ -135,23 +96,27 @@ class Walk:
             case (_, _) | (_, _, _):
                 return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
         self.samples, self.images = graph.images
-        orders = [
-            node.attributes.get("perm") for node in graph.nodes if {*node.inputs} & {*graph.inputs}
+        own = alike(graph, "Cast", "Identity")
+        takers = [
+            node
+            for node in graph.nodes
+            if {*node.inputs} & own and not {*node.outputs} & own and node.operator != "Shape"
         ]
-        if orders and all(order == _FROM_CHANNELS_LAST for order in orders):
+        orders = {node.attributes.get("perm") for node in takers if node.operator == "Transpose"}
+        operators = {node.operator for node in takers}
+        if orders == {_FROM_CHANNELS_LAST} and not operators & _OF_MAPS:
             rows, columns, channels = self.images
             self.images = channels, rows, columns
             return Value(FROM_IMAGES, axes=CHANNELS_LAST)
+        if self.images[2] == 1 and operators <= {"Flatten", "Reshape"}:
+            self.images = 1, *self.images[:2]  # images of one channel, the last axis
         return Value(FROM_IMAGES)
 
     def _begin_rows(self, graph: OnnxGraph) -> None:
         """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence
         of rows.
         """
-        own = {*graph.inputs}
-        for node in graph.nodes:
-            if node.operator in ("Cast", "Identity", "Reshape") and {*node.inputs[:1]} & own:
-                own.update(node.outputs)
+        own = alike(graph, "Cast", "Identity", "Reshape")
         looks_up = any(
             node.operator == "Gather" and {*node.inputs[1:]} & own for node in graph.nodes
         )

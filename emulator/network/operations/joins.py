@@ -15,7 +15,7 @@ from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
-from .scale import Shift, by_channel, number_of, scaled
+from .scale import Shift, by_channel, is_by_channel, number_of, scaled
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
@@ -111,11 +111,17 @@ class Add(SfuOperation):
         """Return a sum with what is taken off, times -1."""
         constants = [name in walk.constants for name in node.inputs]
         if any(constants):
-            number = number_of(walk.constant(node, constants.index(True)))
+            taken_off = walk.constants[node.inputs[constants.index(True)]]
+            number = number_of(taken_off)
             if number is None:
-                raise node.refusal(
-                    "takes off an array of the file; only one number, or other maps, are supported"
-                )
+                value = walk.take(node, constants.index(False))
+                made = None if constants[0] else by_channel(walk, node, Shift, value, taken_off)
+                if made is None:
+                    raise node.refusal(
+                        "takes off an array of the file; only one number, one for each channel, or"
+                        " other maps, are supported"
+                    )
+                return made
             signs = (-1.0, number) if constants[0] else (1.0, -number)
             return scaled(walk, node, constants.index(False), *signs)
         one, other = walk.take(node), scaled(walk, node, 1, -1.0)
@@ -129,32 +135,36 @@ class Add(SfuOperation):
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         if (number := number_of(bias)) is not None:
             return scaled(walk, node, place, 1.0, number)
-        matmul = walk.step_of(value)
-        if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:
-            return made
-        if _are_positions(walk, value, bias):
-            walk.parameters.use(node, 1 - place, bias)
-            return walk.step(
-                node, Positions, {}, value, like=value, arrays={"positions": node.inputs[1 - place]}
-            )
-        if matmul is None or matmul.node.operator != "MatMul" or matmul.keys.get("bias", True):
-            if (made := by_channel(walk, node, Shift, value, bias)) is not None:
+        layer, is_used_once = walk.step_of(value), walk.is_used_once(node.inputs[place])
+        lacks_bias = layer is not None and not layer.keys.get("bias", True)
+        operator = layer.node.operator if layer is not None and lacks_bias else ""
+        by_conv = operator in ("Conv", "ConvTranspose") and is_used_once
+        if layer is None or not (by_conv and is_by_channel(walk, value, bias)):
+            if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:
                 return made
-            raise node.refusal(
-                "adds a constant; only one number, one for each channel, the bias after a MatMul, and"
-                " positions of a sequence's rows and channels, are supported"
-            )
-        outputs = matmul.keys.get("features", matmul.keys.get("channels"))
-        if math.prod(bias.shape) != outputs or not walk.is_used_once(node.inputs[place]):
-            raise node.refusal(
-                "adds a constant that is not one bias for each feature of only the MatMul before"
-            )
+            if _are_positions(walk, value, bias):
+                walk.parameters.use(node, 1 - place, bias)
+                arrays = {"positions": node.inputs[1 - place]}
+                return walk.step(node, Positions, {}, value, like=value, arrays=arrays)
+            if layer is None or operator != "MatMul":
+                if (made := by_channel(walk, node, Shift, value, bias)) is not None:
+                    return made
+                raise node.refusal(
+                    "adds a constant; only one number, one for each channel, the bias after a"
+                    " MatMul, and positions of a sequence's rows and channels, are supported"
+                )
+            outputs = layer.keys.get("features", layer.keys.get("channels"))
+            if math.prod(bias.shape) != outputs or not is_used_once:
+                raise node.refusal(
+                    "adds a constant that is not one bias for each feature of only the MatMul"
+                    " before"
+                )
         walk.parameters.use(node, 1 - place, bias)
         keys, arrays = (
-            {**matmul.keys, "bias": True},
-            {**matmul.arrays, "bias": node.inputs[1 - place]},
+            {**layer.keys, "bias": True},
+            {**layer.arrays, "bias": node.inputs[1 - place]},
         )
-        walk.steps[value.step] = dataclasses.replace(matmul, keys=keys, arrays=arrays)
+        walk.steps[value.step] = dataclasses.replace(layer, keys=keys, arrays=arrays)
         return value
 
 

@@ -88,11 +88,29 @@ class Scale(_ByChannel):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shift(_ByChannel):
-    """A learnt term for each channel, added: such as the row of a table that all tokens share."""
+    """A learnt term for each channel, added: such as the row of a table that all tokens share.
+
+    One that a file takes off, as means in a norm that is spelt out, is its negative here.
+    """
 
     type = "shift"
     torch_names: ClassVar[Mapping[str, str]] = {"shift": "bias"}
     _array, _operator = "shift", "Add"
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`.
+
+        Raises:
+            InputError: what is taken off is places of the numbers of a model's tensor, which is to
+                get its trained numbers back.
+        """
+        own = super().from_arrays(node, arrays)
+        if node.operator != "Sub":
+            return own
+        if any(array.dtype.kind == "i" for array in own.values()):
+            raise node.refusal("takes off an array that is learnt; add it instead")
+        return {key: -array for key, array in own.items()}
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
@@ -196,6 +214,43 @@ def scaled(walk: Walk, node: OnnxNode, place: int, factor: float, shift: float =
     return walk.step(node, Affine, {"factor": factor, "shift": shift}, value, like=value)
 
 
+def _sizes_by_channel(walk: Walk, value: Value) -> tuple[int, ...] | None:
+    """Return the shape of an array of one number for each channel of a value; None where the value
+    has no such axis, or one that is not known.
+    """
+    axes, shape = walk.axes_of(value), walk.shape(value)
+    if shape is None or (value.is_flat and shape[1:] != (1, 1)):
+        return None
+    is_channel = [axis in ("channels", "values") for axis in axes]
+    if is_channel.count(True) != 1:
+        return None
+    return tuple(shape[0] if own else 1 for own in is_channel)
+
+
+def is_by_channel(walk: Walk, value: Value, constant: Constant) -> bool:
+    """Return whether an array of the file is one number for each channel of a value."""
+    sizes = _sizes_by_channel(walk, value)
+    if sizes is None or not constant.roots:
+        return False
+    return (1,) * (len(sizes) - len(constant.shape)) + constant.shape == sizes
+
+
+def _repeats_channels(walk: Walk, value: Value, constant: Constant) -> bool:
+    """Return whether an array repeats a number for each channel, the last axis, for samples and
+    rows.
+    """
+    sizes = _sizes_by_channel(walk, value)
+    if sizes is None or not constant.roots or sizes[-1] <= 1 or len(constant.shape) > len(sizes):
+        return False
+    if is_by_channel(walk, value, constant) or constant.shape[-1:] != sizes[-1:]:
+        return False
+    try:
+        rows = walk.expressions.value(constant.name).reshape(-1, sizes[-1])
+    except (KeyError, InputError):
+        return False
+    return bool((rows == rows[:1]).all())
+
+
 def by_channel(
     walk: Walk,
     node: OnnxNode,
@@ -211,26 +266,8 @@ def by_channel(
     With `spread`, only an array that repeats them for samples and rows, as the looked-up types of
     tokens that all have the same type.
     """
-    axes, shape = walk.axes_of(value), walk.shape(value)
-    if shape is None or (value.is_flat and shape[1:] != (1, 1)) or not constant.roots:
-        return None
-    places = [n for n, axis in enumerate(axes) if axis in ("channels", "values")]
-    if len(places) != 1:
-        return None
-    sizes = [1] * len(axes)
-    sizes[places[0]] = shape[0]
-    own = (1,) * (len(sizes) - len(constant.shape)) + constant.shape
-    if spread:
-        is_last = places[0] == len(axes) - 1 and shape[0] > 1
-        if not is_last or own == tuple(sizes) or own[-1] != shape[0] or len(own) > len(sizes):
-            return None
-        try:
-            rows = walk.expressions.value(constant.name).reshape(-1, shape[0])
-        except (KeyError, InputError):
-            return None
-        if (rows != rows[:1]).any():
-            return None
-    elif own != tuple(sizes):
+    fits = _repeats_channels if spread else is_by_channel
+    if not fits(walk, value, constant):
         return None
     place = next(n for n, name in enumerate(node.inputs) if name in walk.constants)
     walk.parameters.use(node, place, constant)

@@ -202,3 +202,53 @@ def test_a_file_of_tf2onnx_is_a_network(tmp_path: Path) -> None:
     path = tmp_path / "mine.onnx"
     path.write_bytes(graph.model())
     assert load_network(str(path)).classes == 7
+
+
+def keras_with_torch(*, shortcut: bool = False) -> Graph:
+    """Conv2D and BatchNormalization as Keras 3 writes them with PyTorch behind it: casts, channels
+    last between all operators, a bias as a sum, and a norm of which the averages are numbers.
+    """
+    graph = Graph("n", 6, 6, 4)
+    x = graph.node("Cast", graph.node("Cast", graph.last, to=1), to=1)
+    first = graph.node("Transpose", x, perm=[0, 3, 1, 2])
+    kernel = graph.array(np.ones((4, 4, 3, 3), np.float32))
+    made = graph.node("Conv", first, kernel, name="conv", pads=[1, 1, 1, 1])
+    last = graph.node("Transpose", made, perm=[0, 2, 3, 1])
+    arrays = [graph.array(row) for row in ARRAYS]
+    for operator, array in zip(("Add", "Sub", "Mul", "Add"), arrays, strict=True):
+        last = graph.node(operator, last, array)
+    last = graph.node("Add", last, x) if shortcut else last
+    graph.node("Relu", graph.node("Transpose", last, perm=[0, 3, 1, 2]))
+    graph.node("MatMul", graph.node("Flatten"), graph.array(np.ones((144, 5), np.float32)))
+    return graph
+
+
+ARRAYS = np.arange(16, dtype=np.float32).reshape(4, 4) + 1
+"""A bias, averages, factors and terms."""
+
+
+def test_channels_last_between_all_operators(tmp_path: Path) -> None:
+    """The bias is the convolution's; averages are taken off by a term that is their negative."""
+    (tmp_path / "mine.onnx").write_bytes(keras_with_torch().model())
+    conv, _ = load(tmp_path, keras_with_torch()).layers
+    assert (conv.input, conv.output) == ((4, 6, 6), (4, 6, 6))
+    weights = onnx_weights(str(tmp_path / "mine.onnx"))["conv"]
+    bias, averages, factors, terms = ARRAYS
+    assert [*weights] == ["weight", "bias", "shift", "scale2", "shift3"]
+    for name, array in zip([*weights][1:], (bias, -averages, factors, terms), strict=True):
+        assert np.array_equal(weights[name], array)
+
+
+def test_channels_last_into_a_shortcut(tmp_path: Path) -> None:
+    network = load(tmp_path, keras_with_torch(shortcut=True))
+    assert network.input == (4, 6, 6)
+
+
+@pytest.mark.parametrize("sizes", [(28, 20, 1), (1, 28, 20)])
+def test_one_channel_in_a_row_of_values(tmp_path: Path, sizes: tuple[int, int, int]) -> None:
+    """A channel that is the last axis is the first one here, as of data; no value moves."""
+    graph = Graph("n", *sizes)
+    graph.node("Cast", graph.last, to=1)
+    graph.node("Reshape", graph.last, graph.numbers(-1, 560))
+    graph.node("MatMul", graph.last, graph.weight(560, 7), name="dense")
+    assert load(tmp_path, graph).input == (1, 28, 20)
