@@ -138,8 +138,10 @@ class Storage:
         """
         arrays = (*self.arrays, *(FP32,) * count)
         shares = (*self.shares, *(1,) * count) if self.shares else ()
+        layers = tuple(own.with_residuals(count) for own in self.layers)
+        bias_arrays = self.bias_arrays + count
         return dataclasses.replace(
-            self, arrays=arrays, bias_arrays=self.bias_arrays + count, shares=shares
+            self, arrays=arrays, bias_arrays=bias_arrays, shares=shares, layers=layers
         )
 
     def shared_out(self, sharing: Sharing) -> Storage:
@@ -147,7 +149,8 @@ class Storage:
         if sharing.states == 1:
             return self
         others = (sharing.states,) * (len(self.arrays) - 2)
-        return dataclasses.replace(self, shares=(1, sharing.gradients, *others))
+        layers = tuple(own.shared_out(sharing) for own in self.layers)
+        return dataclasses.replace(self, shares=(1, sharing.gradients, *others), layers=layers)
 
     @property
     def at_rest(self) -> Storage:
@@ -359,6 +362,7 @@ class Precision:
             has_copies=self.has_copies,
             dot=self.dot,
             made=self.activations,
+            layers=tuple(own.storage(states) for _, own in self.layers),
         )
 
     @property

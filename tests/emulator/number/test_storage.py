@@ -20,8 +20,8 @@ from emuchain.emulator.mapping import (
     slice_memory,
     update_bytes,
 )
-from emuchain.emulator.network import load_network
-from emuchain.emulator.number import precision_of
+from emuchain.emulator.network import load_network, with_formats
+from emuchain.emulator.number import Sharing, precision_of
 from emuchain.kernels.number import Lines
 
 CONV = next(layer for layer in load_network("vgg16").layers if layer.name == "conv4_1")
@@ -45,6 +45,27 @@ def test_arrays_of_a_parameter(given: str, states: int, bytes_of_32: int) -> Non
     states.
     """
     assert precision_of(given).storage(states).weight_bytes(Lines(32, 1)) == bytes_of_32
+
+
+def test_layers_store_what_they_have() -> None:
+    """128 inputs in MXFP8 of 10 outputs in BF16: 2 bytes a weight, 4 each of gradient and master,
+    of two replicas that share out a half, and 4 more of what a codec drops.
+    """
+    precision = precision_of("mxfp8 layer.fc2=bf16 layer.fc1.master=bf16")
+    network = with_formats(load_network("quick-cifar"), precision)
+    conv, *_, fc1, fc2 = (Slice(layer, 0, cut_channels(layer)) for layer in network.layers)
+    storage = precision.storage(0)
+    memory = slice_memory(fc2, 3, None, storage)
+    assert memory.lpram.bytes == 2 * 1280 + 4 * 10
+    assert memory.lgb.bytes == (4 + 4) * 1280 + 4 * 10
+    assert memory.act_ram.bytes == 3 * (128 + 4), "made by fc1, in MXFP8"
+    assert memory.error_buffer.bytes == 2 * 128 and memory.pab.bytes == 4 * 10
+    assert slice_memory(fc1, 1, None, storage).lgb.bytes == (4 + 2) * 2048 * 128 + 4 * 128
+    assert slice_memory(conv, 1, None, storage) == slice_memory(
+        conv, 1, None, precision_of("mxfp8").storage(0)
+    )
+    shared = storage.shared_out(Sharing(1, 2)).with_residuals(1)
+    assert slice_memory(fc2, 3, None, shared).lgb.bytes == (4 + 2 + 4) * 1280 + 2 * 4 * 10
 
 
 @pytest.mark.parametrize("given", ["bf16", "mxfp8", "mxfp4 master=q2.10", "q2.6 master=q2.14"])
