@@ -332,8 +332,8 @@ def contract_rows(wide: Any, contraction: Any) -> None:
 
 
 @compiled
-def extent(bits: Any, found: Any) -> None:
-    """Write to `found` the bits of the least number that is not zero, less one, and of the largest;
+def extent(bits: Any, ends: Any) -> None:
+    """Write to `ends` the bits of the least number that is not zero, less one, and of the largest;
     signs left out.
     """
     least, largest = np.uint32(0xFFFFFFFF), np.uint32(0)
@@ -341,4 +341,4 @@ def extent(bits: Any, found: Any) -> None:
         size = np.uint32(bits[place] & np.uint32(0x7FFFFFFF))
         least = min(least, np.uint32(size - np.uint32(1)))
         largest = max(largest, size)
-    found[0], found[1] = least, largest
+    ends[0], ends[1] = least, largest

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from ..jit import Floats
 from .dots import DotConvolution, Rounded
-from .grouped import Grouped
+from .grouped import Grouped, Part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,12 @@ class DotGrouped(Grouped):
     def _side_by_side(self, in_channels: int, out_channels: int) -> DotConvolution:
         window = self.size, self.kernel, self.stride, self.pad
         return DotConvolution(in_channels, out_channels, *window, self.block, self.narrow)
+
+    def _inputs_of(self, frame: Floats, part: Part) -> Floats:
+        return np.ascontiguousarray(frame[..., part.ins])
+
+    def _errors_of(self, error_frame: Floats, part: Part) -> Floats:
+        return np.ascontiguousarray(error_frame[..., part.outs])
 
     @property
     def places(self) -> int:

@@ -10,37 +10,54 @@ to the sum, in fp32 (`block_kernel.py`). Blocks lie along what is summed:
 from channel 0, or the map's first pixel, on; the last block may be shorter. So sums have the same
 bits however channels are cut between blocks, and samples between micro-batches.
 
-Packed weights have all channels of a block at a place of the kernel side by side: k is (block,
-kernel row, kernel column, channel in the block). Error takes weights of its own (`turn_weights`),
-since those of blocks are rounded in another direction there; and so does gradient, of a place of
-the kernel after the other (`inputs_at`, `gradient_at`).
+Frames have the channels last. Packed weights have all channels of a block at a place of the kernel
+side by side: k is (block, kernel row, kernel column, channel in the block). Error takes weights of
+its own (`turn_weights`), since those of blocks are rounded in another direction there; and so does
+gradient, of a place of the kernel after the other (`inputs_at`, `gradient_at`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..form import FORM
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..number import NARROW_BITS
 from ..window import output_size
-from .convolution import Framing, layout, microkernel
+from .convolution import Framing, layout
 from .geometry import (
     BlockContraction,
     Geometry,
     Phase,
-    Window,
     padded_lanes,
     phases_of,
 )
-from .integers import Integers, Packing, contract, words_of
-from .operands import Tables, add_nothing, backwards, flat_at, maps_at, offsets_of, whole_at
+from .integers import (
+    Integers,
+    Packing,
+    block_tables,
+    column_tables,
+    contract,
+    sizes_of,
+    words_of,
+)
+from .operands import (
+    Tables,
+    add_nothing,
+    apart,
+    flat_at,
+    in_blocks,
+    maps_at,
+    offsets_of,
+    panel_widths,
+    whole_at,
+)
 
 block_kernel = Kernels("conv.block_kernel")
 
@@ -93,8 +110,8 @@ class DotConvolution(Framing):
             "_packed": Packing(self.block),
             "_geometry": geometry,
             "_phases": phases,
-            "_frame": (ic, *geometry.framed),
-            "_error_frame": (oc, *geometry.error_framed),
+            "_frame": (*geometry.framed, ic),
+            "_error_frame": (*geometry.error_framed, oc),
         }
         for name, value in known.items():  # as frozen dataclasses set what follows from fields
             object.__setattr__(self, name, value)
@@ -118,6 +135,16 @@ class DotConvolution(Framing):
     def _shape(self) -> tuple[int, int, int, int]:
         return self.out_channels, self.in_channels, *self.kernel
 
+    def frame(self, x: Floats, out: Floats) -> None:
+        """See `Convolution`."""
+        g = self._geometry
+        _frame(x, g.size, g.ic, (g.pad, g.pad), whole_at(out, self.frame_shape(len(x)), "out"))
+
+    def error_frame(self, dy: Floats, out: Floats) -> None:
+        """See `Convolution`."""
+        g, target = self._geometry, whole_at(out, self.error_frame_shape(len(dy)), "out")
+        _frame(dy, g.output, g.oc, (g.error_before, g.error_after), target)
+
     def pack(self, w: Floats, out: Floats | None = None) -> Floats:
         """Return weights (oc, ic, kh, kw) as FP and PG use them, in `out` or in new memory."""
         if w.shape != self._shape:
@@ -125,7 +152,8 @@ class DotConvolution(Framing):
         rows = of_float32(w, "w").reshape(self.out_channels, self.in_channels, self.places)
         if out is None:
             out = aligned(FLOAT_BYTES * self.packed_size).view(np.float32)
-        _pack(_in_blocks(rows, self.block), flat_at(out, self.packed_size, "out"))
+        own = in_blocks(rows, self.block)
+        layout.pack(own.ctypes.data, *own.shape, flat_at(out, self.packed_size, "out"), False)
         return out
 
     def unpack(self, packed: Floats, out: Floats | None = None) -> Floats:
@@ -135,7 +163,7 @@ class DotConvolution(Framing):
         place = flat_at(packed, self.packed_size, "packed")
         layout.pack(flat.ctypes.data, self.out_channels, depth, place, True)
         w = np.empty(self._shape, np.float32) if out is None else out
-        w.reshape(self.out_channels, self.in_channels, self.places)[...] = _apart(
+        w.reshape(self.out_channels, self.in_channels, self.places)[...] = apart(
             flat, self.in_channels, self.block
         )
         return w
@@ -167,7 +195,7 @@ class DotConvolution(Framing):
         begin, rest = 0, channels % self.block
         sizes = [(channels - rest, self.block), (rest, rest)]
         for count in places:
-            for width in _panel_widths(lanes):
+            for width in panel_widths(lanes):
                 for rows, size in reversed(sizes) if turned else sizes:
                     end = begin + rows * count * width
                     if rows:
@@ -178,9 +206,16 @@ class DotConvolution(Framing):
         """Write weights (oc, ic, kh, kw) to `out` as EB reads them."""
         target, (down, across) = flat_at(out, self.turned_size, "out"), self._geometry.stride
         for phase in self._phases:
-            own = w[::-1, :, phase.first[0] :: down, phase.first[1] :: across]
+            own = w[:, :, phase.first[0] :: down, phase.first[1] :: across]
             rows = own.reshape(self.out_channels, self.in_channels, -1).swapaxes(0, 1)
-            _pack(_in_blocks(rows, self.block, turned=True), target + FLOAT_BYTES * phase.begin)
+            own = in_blocks(rows, self.block, descending=True)
+            layout.pack(own.ctypes.data, *own.shape, target + FLOAT_BYTES * phase.begin, False)
+
+    def changed(self, weights: Floats) -> None:
+        """Take note that packed or turned weights have changed: what is made of them at their next
+        use is kept until this is called for them again.
+        """
+        self._packed.changed(address_of(weights))
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
@@ -194,26 +229,15 @@ class DotConvolution(Framing):
         tables = self._input_tables(samples)
         pixel, a_pixel, a_k, lengths, *_ = tables.places
         if self.narrow[0]:
-            records = self._packed.records("frame", frame, _sizes(g.ic, self.block))
-            panels = self._packed.panels("panels", weights, 0, g.oc, tables.keep[3])
+            area = math.prod(g.framed)
+            records = self._packed.records("a", source, samples, area, sizes_of(g.ic, self.block))
+            panels = self._packed.weights(weights, weights, g.oc, tables.keep[3])
             to = place, pixel, pitch, 0, samples * self.pixels, g.oc
             if contract(to, records, tables, panels):
                 return
-        operands = BlockContraction(
-            place,
-            pixel,
-            pitch,
-            samples * self.pixels,
-            g.oc,
-            source,
-            a_pixel,
-            a_k,
-            g.taps,
-            weights,
-            0,
-            lengths,
-            tables.keep[3].size,
-        )
+        count = samples * self.pixels
+        a, b = (source, a_pixel, a_k, g.taps), (weights, 0, lengths, tables.keep[3].size)
+        operands = BlockContraction(place, pixel, pitch, count, g.oc, *a, *b)
         block_kernel.contract(self._is_wide(0, frame, packed), operands)
 
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
@@ -229,14 +253,14 @@ class DotConvolution(Framing):
             return
         wide, records = -1, None
         if self.narrow[1]:
-            sizes = _sizes(g.oc, self.block)[::-1].copy()
-            records = self._packed.records("error_frame", error_frame, sizes)
+            sizes = sizes_of(g.oc, self.block)
+            area = math.prod(g.error_framed)
+            records = self._packed.records("a", source, samples, area, sizes)
         for phase, tables in zip(self._phases, self._error_tables(samples), strict=True):
             pixel, a_pixel, a_k, lengths, *_ = tables.places
             if records:
-                panels = self._packed.panels(
-                    "panels", weights + FLOAT_BYTES * phase.begin, 0, g.ic, tables.keep[3]
-                )
+                begin = weights + FLOAT_BYTES * phase.begin
+                panels = self._packed.weights(weights, begin, g.ic, tables.keep[3])
                 to = place, pixel, pitch, 0, tables.keep[0].size, g.ic
                 if contract(to, records, tables, panels):
                     continue
@@ -264,8 +288,9 @@ class DotConvolution(Framing):
         overwrite them.
         """
         samples, g = len(dy), self._geometry
-        if self._errors(dy):
-            self.gradients(packed_gradient, frame, dy, lambda _, x: x, fresh=fresh)
+        panels = self._errors(dy)
+        if panels:
+            self._gradients(packed_gradient, frame, dy, panels, lambda _, x: x, False, fresh=fresh)
             return
         place = whole_at(frame, self.frame_shape(samples), "frame")
         # FP's tables, exchanged: the pixels q of PG are taps, and it sums over output pixels.
@@ -289,12 +314,31 @@ class DotConvolution(Framing):
         Where that is `to_7_bits`, as MXINT8 has, to even, in blocks as sums have, it is done while
         inputs are packed.
         """
-        panels, to = self._errors(dy), (packed_gradient, len(dy))
+        packs = True if to_7_bits else None
+        self._gradients(packed_gradient, frame, dy, self._errors(dy), rounded, packs, fresh=fresh)
+
+    def _gradients(
+        self,
+        packed_gradient: Floats,
+        frame: Floats,
+        dy: Floats,
+        panels: Integers | None,
+        rounded: Rounded,
+        rounds: bool | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        """Run `gradients`; unless `rounds` is None, inputs are tried as integers from their frame
+        first, and rounded while they are packed, or not.
+        """
+        samples, channels = len(dy), self.in_channels
         for place in range(self.places):
-            if to_7_bits and panels and frame.size:
-                begin, count, window = self._window(frame, place)
-                records = self._packed.lines(begin, count, window, rounds=True)
-                if self._integer_gradient(*to, place, records, panels, fresh=fresh):
+            if panels and frame.size and rounds is not None:
+                begin, offsets = self._read_at(frame, place), self._input_tables(samples).keep[1]
+                lengths, tables = self._pixel_blocks(samples).keep[0], self._pixel_tables(samples)
+                own = self._packed.pixels(begin, offsets, channels, lengths, rounds=rounds)
+                to = packed_gradient, samples, place
+                if self._integer_gradient(*to, own, tables, panels, fresh=fresh):
                     continue
             x = rounded(place, self.inputs_at(frame, place))
             self._gradient_at(packed_gradient, place, x, dy, panels, fresh=fresh)
@@ -303,21 +347,28 @@ class DotConvolution(Framing):
         """Return what the outputs read through a place of the kernel, 0 to `places` - 1, from
         framed inputs: (n, ic, output pixels), a copy.
         """
-        x = np.empty((len(frame), self.in_channels, self.pixels), np.float32)
+        samples, channels = len(frame), self.in_channels
+        x = np.empty((samples, channels, self.pixels), np.float32)
         if x.size:
-            layout.inputs_at(*self._window(frame, place), address_of(x))
+            begin, steps = self._read_at(frame, place), np.array(self._pixel_steps(samples))
+            by = tuple(steps[:, 1].tolist())
+            layout.inputs_at(begin, by, samples, self.output, channels, address_of(x))
         return x
 
-    def _window(self, frame: Floats, place: int) -> tuple[int, int, Window]:
-        """Return where the outputs begin to read through a place of the kernel, the number of
-        planes, and what they read of each.
-        """
+    def _read_at(self, frame: Floats, place: int) -> int:
+        """Return the address of what the first output reads through a place of the kernel."""
         row, column = divmod(place, self.kernel[1])
-        (down, across), (height, width) = self._geometry.stride, self._geometry.framed
+        pixel = row * self._geometry.framed[1] + column
         begin = whole_at(frame, self.frame_shape(len(frame)), "frame")
-        window = Window(height * width, down * width, *self.output, across)
-        first = begin + FLOAT_BYTES * (row * width + column)
-        return first, len(frame) * self.in_channels, window
+        return begin + FLOAT_BYTES * pixel * self.in_channels
+
+    def _pixel_steps(self, samples: int) -> tuple[_Pair, _Pair, _Pair]:
+        """Return the numbers of samples, and of rows and columns of outputs, and the floats of
+        framed inputs from what one of them reads to what the next one does.
+        """
+        (hp, wp), (down, across) = self._geometry.framed, self._geometry.stride
+        (rows, columns), ic = self.output, self.in_channels
+        return (samples, hp * wp * ic), (rows, down * wp * ic), (columns, across * ic)
 
     def gradient_at(
         self, packed_gradient: Floats, place: int, x: Floats, dy: Floats, *, fresh: bool
@@ -344,8 +395,10 @@ class DotConvolution(Framing):
         begin, rows = whole_at(x, (samples, ic, pixels), "x"), self._rows(place)
         if panels and x.size:
             to = packed_gradient, samples
-            records = self._packed.lines(begin, samples * ic, Window(pixels, pixels, 1, pixels, 1))
-            if self._integer_gradient(*to, place, records, panels, fresh=fresh):
+            sizes = sizes_of(pixels, self.block)
+            records = self._packed.records("a", begin, samples, ic, sizes)
+            tables = self._line_tables(samples)
+            if self._integer_gradient(*to, place, records, tables, panels, fresh=fresh):
                 return
         key = "place", samples
         if key not in self._tables:
@@ -360,20 +413,21 @@ class DotConvolution(Framing):
         packed_gradient: Floats,
         samples: int,
         place: int,
-        records: Integers | None,
+        inputs: Integers | None,
+        tables: Tables,
         panels: Integers,
         *,
         fresh: bool,
     ) -> bool:
         """Run PG of a place in integers, if both operands are some; return whether they are."""
-        if records is None:
+        if inputs is None:
             return False
         rows, channels = self._rows(place), (self.in_channels, self.out_channels)
         if fresh:
             self._clear(packed_gradient, rows.keep[0])
         target = flat_at(packed_gradient, self.packed_size, "packed_gradient")
         to = target, rows.places[0], 1, self._geometry.taps, *channels
-        return contract(to, records, self._line_tables(samples), panels)
+        return contract(to, inputs, tables, panels)
 
     def _line_tables(self, samples: int) -> Tables:
         """Return the offsets of records of input channels and of blocks of pixels, and the words of
@@ -381,13 +435,18 @@ class DotConvolution(Framing):
         """
         key = "lines", samples
         if key not in self._tables:
-            ic, blocks = self.in_channels, -(-self.pixels // self.block)
-            size = FLOAT_BYTES * self._packed.record
-            self._tables[key] = Tables.of(
-                offsets_of((ic, blocks * size)),
-                offsets_of((samples, ic * blocks * size), (blocks, size)),
-                words_of(self._pixel_blocks(samples).keep[0]),
-            )
+            ic, size = self.in_channels, FLOAT_BYTES * self._packed.record
+            words = words_of(self._pixel_blocks(samples).keep[0])
+            blocks = offsets_of((words.size, ic * size))
+            self._tables[key] = Tables.of(offsets_of((ic, size)), blocks, words)
+        return self._tables[key]
+
+    def _pixel_tables(self, samples: int) -> Tables:
+        """Return the same of channels side by side, as `Packing.pixels` writes them."""
+        key = "words", samples
+        if key not in self._tables:
+            words = words_of(self._pixel_blocks(samples).keep[0])
+            self._tables[key] = column_tables(self.in_channels, words)
         return self._tables[key]
 
     def _errors(self, dy: Floats) -> Integers | None:
@@ -441,7 +500,7 @@ class DotConvolution(Framing):
             packed_gradient[...] = 0
             return
         begin = 0
-        for width in _panel_widths(self.out_channels):
+        for width in panel_widths(self.out_channels):
             size = width * self._geometry.taps
             packed_gradient[begin : begin + size].reshape(-1, width)[rows] = 0
             begin += size
@@ -454,11 +513,11 @@ class DotConvolution(Framing):
             return 1
         least = largest = -2 * _BIAS
         for operand in operands:
-            found = np.empty(2, np.uint32)
-            block_kernel.extent(np.ascontiguousarray(operand).reshape(-1).view(np.uint32), found)
+            ends = np.empty(2, np.uint32)
+            block_kernel.extent(np.ascontiguousarray(operand).reshape(-1).view(np.uint32), ends)
             # A number below fp32's normal ones counts as smaller than it is.
-            least += int(found[0]) >> 23
-            largest += int(found[1]) >> 23
+            least += int(ends[0]) >> 23
+            largest += int(ends[1]) >> 23
         is_held = least - NARROW_BITS >= _LEAST_EXPONENT
         return int(not is_held or largest + 2 + self.block.bit_length() > _MOST_EXPONENT)
 
@@ -481,7 +540,7 @@ class DotConvolution(Framing):
     def _pixel_blocks(self, samples: int) -> Tables:
         key = "pixels", samples
         if key not in self._tables:
-            self._tables[key] = Tables.of(np.tile(_sizes(self.pixels, self.block), samples))
+            self._tables[key] = Tables.of(np.tile(sizes_of(self.pixels, self.block), samples))
         return self._tables[key]
 
     def _input_tables(self, samples: int) -> Tables:
@@ -491,21 +550,11 @@ class DotConvolution(Framing):
         key = "input", samples
         if key not in self._tables:
             g = self._geometry
-            hp, wp = g.framed
-            (rows, columns), (down, across) = self.output, g.stride
-            taps = offsets_of((g.kernel[0], wp), (g.kernel[1], 1))
-            channels, sizes = offsets_of((g.ic, hp * wp)), _sizes(g.ic, self.block)
-            lengths, record = np.repeat(sizes, taps.size), FLOAT_BYTES * self._packed.record
-            self._tables[key] = Tables.of(
-                np.arange(samples * rows * columns),
-                offsets_of((samples, g.ic * hp * wp), (rows, down * wp), (columns, across)),
-                _block_offsets(channels, taps, sizes),
-                lengths,
-                record
-                * offsets_of((samples, sizes.size * hp * wp), (rows, down * wp), (columns, across)),
-                record * (offsets_of((sizes.size, hp * wp))[:, None] + taps).reshape(-1),
-                words_of(lengths),
-            )
+            (hp, wp), pixels = g.framed, samples * self.pixels
+            steps, kernel = self._pixel_steps(samples), ((g.kernel[0], wp), (g.kernel[1], 1))
+            read = offsets_of(*steps)
+            places = np.arange(pixels), read, offsets_of(*kernel)
+            self._tables[key] = block_tables(*places, self._packed, g.ic, hp * wp)
         return self._tables[key]
 
     def _error_tables(self, samples: int) -> list[Tables]:
@@ -516,85 +565,31 @@ class DotConvolution(Framing):
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.error_framed
-            (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
-            sizes = _sizes(g.oc, self.block)[::-1]  # the last channel comes first
-            tables, record = [], FLOAT_BYTES * self._packed.record
+            (h, w), (sh, sw), before = g.size, g.stride, g.error_before
+            tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
                 down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
                 right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
-                begin = hp * wp - 1 - (down * wp + right)
                 pixels = offsets_of((samples, h * w), (len(rows), sh * w), (len(columns), sw))
-                places = (len(rows), -wp), (len(columns), -1)
-                framed = offsets_of((samples, size), *places)
-                records = offsets_of((samples, sizes.size * hp * wp), *places)
-                taps = offsets_of((phase.down, wp), (phase.across, 1))
-                lengths = np.repeat(sizes, taps.size)
+                read = offsets_of((samples, hp * wp), (len(rows), wp), (len(columns), 1))
                 tables.append(
-                    Tables.of(
-                        backwards(pixels + (rows.start * w + columns.start)),
-                        backwards(framed + begin),
-                        _block_offsets(offsets_of((g.oc, hp * wp)), taps, sizes),
-                        lengths,
-                        record * backwards(records + begin),
-                        record * (offsets_of((sizes.size, hp * wp))[:, None] + taps).reshape(-1),
-                        words_of(lengths),
+                    block_tables(
+                        pixels + (rows.start * w + columns.start),
+                        (read + down * wp + right) * g.oc,
+                        offsets_of((phase.down, -wp), (phase.across, -1)),
+                        self._packed,
+                        g.oc,
+                        hp * wp,
+                        descending=True,
                     )
                 )
             self._tables[key] = tables
         return self._tables[key]
 
 
-def _sizes(count: int, block: int) -> NDArray[np.int64]:
-    """Return the lengths of blocks of `count` values, from the first one on."""
-    whole, rest = divmod(count, block)
-    return np.array([block] * whole + [rest] * (rest > 0), np.int64)
-
-
-def _block_offsets(
-    channels: NDArray[np.int64], taps: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the offsets of (block of channels, tap, channel in the block)."""
-    ends = np.cumsum(sizes)
-    blocks = [channels[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-    return np.concatenate([(taps[:, None] + block).reshape(-1) for block in blocks])
-
-
-def _in_blocks(rows: Floats, block: int, *, turned: bool = False) -> Floats:
-    """Return rows (lanes, channels, taps) as (lanes, (block, tap, channel in the block)); where
-    `turned`, the shorter block is the first.
-    """
-    lanes, channels, taps = rows.shape
-    rest = channels % block
-    begin, end = (rest, channels) if turned else (0, channels - rest)
-    whole = rows[:, begin:end].reshape(lanes, -1, block, taps).swapaxes(2, 3).reshape(lanes, -1)
-    if not rest:
-        return np.ascontiguousarray(whole)
-    part = (rows[:, :rest] if turned else rows[:, end:]).swapaxes(1, 2).reshape(lanes, -1)
-    return np.concatenate([part, whole] if turned else [whole, part], axis=1)
-
-
-def _apart(flat: Floats, channels: int, block: int) -> Floats:
-    """Return what `_in_blocks` took, (lanes, channels, taps), of rows that are not turned."""
-    lanes, rest = len(flat), channels % block
-    taps, whole = flat.shape[1] // channels, channels - rest
-    rows = np.empty((lanes, channels, taps), np.float32)
-    apart = flat[:, : whole * taps].reshape(lanes, -1, taps, block)
-    rows[:, :whole] = apart.swapaxes(2, 3).reshape(lanes, whole, taps)
-    if rest:
-        rows[:, whole:] = flat[:, whole * taps :].reshape(lanes, taps, rest).swapaxes(1, 2)
-    return rows
-
-
-def _pack(rows: Floats, target: int) -> None:
-    rows = np.ascontiguousarray(rows)
-    layout.pack(rows.ctypes.data, *rows.shape, target, False)
-
-
-def _panel_widths(lanes: int) -> Sequence[int]:
-    """Return the widths of the panels of packed weights of some lanes."""
-    widths = []
-    while lanes > 0:
-        widths.append(int(microkernel.vectors_of(lanes)) * FORM.width)
-        lanes -= widths[-1]
-    return widths
+def _frame(maps: Floats, size: _Pair, channels: int, zeros: tuple[_Pair, _Pair], out: int) -> None:
+    """Write maps with rows and columns of zeros before and after them to an address."""
+    place, pitch = maps_at(maps, (len(maps), *size, channels), "maps")
+    if maps.size or len(maps) * channels:
+        layout.frame_pixels(place, pitch, len(maps), channels, size, *zeros, out)

@@ -109,8 +109,8 @@ class IntegerContraction(NamedTuple):
     """The operands of `integer_kernel.py`, addresses: c as `BlockContraction` has it, in panels of
     `c_rows` rows or, if that is 0, plain.
 
-    Of pixel q and of a block, a has the record a_pixel[q] + a_block[block] bytes after `a`; `words`
-    has how many words a block has.
+    Of pixel q and of a block, what a has begins a_pixel[q] + a_block[block] bytes after `a`, and its
+    words lie `a_step` bytes apart; `words` has how many words of integers a block has.
     """
 
     c: int
@@ -122,21 +122,10 @@ class IntegerContraction(NamedTuple):
     a: int
     a_pixel: int
     a_block: int
+    a_step: int
     b: int
     words: int
     blocks: int
-
-
-class Window(NamedTuple):
-    """What is read of planes of `area` numbers: `rows` rows, `step` numbers apart, of `columns`
-    numbers, `across` apart.
-    """
-
-    area: int
-    step: int
-    rows: int
-    columns: int
-    across: int
 
 
 class Phase(NamedTuple):

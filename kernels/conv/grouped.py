@@ -245,7 +245,7 @@ def convolution(
     return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad, sums)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A group: its convolution, and where its data lie in those of all."""
 
     convolution: Any
@@ -273,7 +273,7 @@ class Grouped:
     pad: _Pair
     sums: Sums = Sums.FP32
     _whole: Any = dataclasses.field(init=False, repr=False, compare=False)
-    _parts: tuple[_Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
+    _parts: tuple[Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         inputs, rest = divmod(self.in_channels, len(self.outputs))
@@ -305,7 +305,7 @@ class Grouped:
             strict=True,
         )
         object.__setattr__(self, "_whole", whole)
-        object.__setattr__(self, "_parts", tuple(_Part(*part) for part in parts))
+        object.__setattr__(self, "_parts", tuple(Part(*part) for part in parts))
 
     def _side_by_side(self, in_channels: int, out_channels: int) -> Any:
         """Return the convolution of a group, or of all channels, whose frames these have."""
@@ -380,13 +380,21 @@ class Grouped:
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""
         for part in self._parts:
-            own = np.ascontiguousarray(frame[:, part.frame])
+            own = self._inputs_of(frame, part)
             part.convolution.forward(y[..., part.outs], own, packed[part.packed], fresh=fresh)
+
+    def _inputs_of(self, frame: Floats, part: Part) -> Floats:
+        """Return a group's frame of inputs, of that of all."""
+        return np.ascontiguousarray(frame[:, part.frame])
+
+    def _errors_of(self, error_frame: Floats, part: Part) -> Floats:
+        """Return a group's frame of output errors, of that of all."""
+        return np.ascontiguousarray(error_frame[:, part.error_frame])
 
     def gradient(self, packed_gradient: Floats, frame: Floats, dy: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""
         for part in self._parts:
-            own = np.ascontiguousarray(frame[:, part.frame])
+            own = self._inputs_of(frame, part)
             part.convolution.gradient(
                 packed_gradient[part.packed], own, dy[..., part.outs], fresh=fresh
             )
@@ -394,7 +402,7 @@ class Grouped:
     def error(self, dx: Floats, error_frame: Floats, turned: Floats, *, fresh: bool) -> None:
         """See `Convolution`."""
         for part in self._parts:
-            own = np.ascontiguousarray(error_frame[:, part.error_frame])
+            own = self._errors_of(error_frame, part)
             part.convolution.error(dx[..., part.ins], own, turned[part.turned], fresh=fresh)
 
 

@@ -15,7 +15,8 @@ of 32 bits (`PRODUCTS`):
     portable  halves  multiplications and additions of 32-bit integers
 
 b has its blocks one after another: a row of scales, and rows of words, each of all lanes of a
-panel. a has records of a block: its scale, where its sum begins, and its words.
+panel. Of a block, a has words that lie `a_step` bytes apart: what its scale adds to the exponent,
+where its sum begins, and its integers.
 """
 
 from __future__ import annotations
@@ -29,18 +30,17 @@ from numba.extending import intrinsic
 from ..form import FORM, PRODUCTS
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import (
+    INDEX,
     INDEX_BYTES,
     INT,
     address,
     broadcast,
     call_by_size,
     emit_fma,
+    emit_sums,
     entry_of,
-    first_lanes,
     index,
     integers,
-    masked_load,
-    masked_store,
     of_blocks,
     read_index,
     tile_function,
@@ -51,10 +51,12 @@ from .microkernel import WIDTH, Places, even_share, vectors_of
 TOGETHER = 4 if PRODUCTS == "vnni" else 2
 """Integers of a word."""
 HEAD = 2
-"""Words of a record before its integers."""
+"""Words of a block of a before its integers."""
 OFFSET = 128 if PRODUCTS == "vnni" else 0
 """What bytes of b are more than they say."""
-_PIXELS = np.array(FORM.pixels)
+_MOST_PIXELS = tuple(max(1, pixels // 2) for pixels in FORM.pixels)
+"""Pixels of a tile by its vectors: a block and what it is added to take a register each."""
+_PIXELS = np.array(_MOST_PIXELS)
 _PANEL_BYTES = 16384  # of b at a time: they stay in the first-level cache for all pixels of a block
 _BLOCK = 384  # pixels at a time: their sums stay in the second-level cache
 _LANES, _INTS = vector(WIDTH), ir.VectorType(INT, WIDTH)
@@ -71,6 +73,7 @@ class Tile(NamedTuple):
     a: int
     a_pixel: int
     a_block: int
+    a_step: int
     b: int
     words: int
     blocks: int
@@ -91,7 +94,7 @@ def _run_tile(context: Any, size: Any, at: Any) -> Any:
             name = f"integers_{vectors}x{pixels}"
             builder.call(tile_function(builder.module, name, Tile._fields, write), [*at])
 
-        sizes = [(v, p) for v, most in enumerate(FORM.pixels, 1) for p in range(1, most + 1)]
+        sizes = [(v, p) for v, most in enumerate(_MOST_PIXELS, 1) for p in range(1, most + 1)]
         call_by_size(builder, sizes, (size[0], size[1]), call)
 
     return of_blocks(generate, size, at)
@@ -106,85 +109,69 @@ def _write(builder: ir.IRBuilder, vectors: int, pixels: int, at: Any) -> None:
     ]
     sources = [builder.add(at.a, entry_of(builder, at.a_pixel, index(p))) for p in range(pixels)]
     row_bytes = index(FLOAT_BYTES * vectors * WIDTH)
-    before = builder.block
-    block, step, added, whole, part, stored, done = (
-        builder.append_basic_block(name)
-        for name in ("block", "step", "added", "whole", "part", "stored", "done")
-    )
-    some = builder.icmp_signed("<", at.lanes, index(vectors * WIDTH))
-    mask = first_lanes(builder, builder.sub(at.lanes, index((vectors - 1) * WIDTH)), WIDTH)
-    builder.branch(block)
 
-    builder.position_at_end(block)
-    number, first_row = builder.phi(ir.IntType(64)), builder.phi(ir.IntType(64))
-    record = entry_of(builder, at.a_block, number)
-    words = entry_of(builder, at.words, number)
-    begins = [_word(builder, source, record, 1) for source in sources]
-    begin_row = builder.add(first_row, row_bytes)
-    begin_word = builder.add(record, index(FLOAT_BYTES * HEAD))
-    end_word = builder.add(begin_word, builder.mul(words, index(FLOAT_BYTES)))
-    builder.branch(step)
+    def add_block(
+        variables: list[ir.Value], totals: list[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value], ir.Value]:
+        number, first_row = variables
+        head = entry_of(builder, at.a_block, number)
+        begin = builder.add(head, at.a_step)
+        begin_row = builder.add(first_row, row_bytes)
+        words = builder.mul(entry_of(builder, at.words, number), row_bytes)
+        end_row = builder.add(begin_row, words)
+        begins = [_word(builder, source, begin) for source in sources for _ in starts]
+        begin_word = builder.add(begin, at.a_step)
+        before, step, added = builder.block, *map(builder.append_basic_block, ("words", "added"))
+        builder.branch(step)
 
-    builder.position_at_end(step)
-    place, row = builder.phi(ir.IntType(64)), builder.phi(ir.IntType(64))
-    sums = [builder.phi(_INTS) for _ in places]
-    others = [
-        builder.load(address(builder, row, start, _INTS), align=FLOAT_BYTES) for start in starts
-    ]
-    results = []
-    for pixel, source in enumerate(sources):
-        own = _word(builder, source, place, 0)
-        held = sums[pixel * vectors : (pixel + 1) * vectors]
-        results += [
-            _summed(builder, own, other, total) for other, total in zip(others, held, strict=True)
+        builder.position_at_end(step)
+        place, row = builder.phi(INDEX), builder.phi(INDEX)
+        sums = [builder.phi(_INTS) for _ in places]
+        others = [
+            builder.load(address(builder, row, start, _INTS), align=FLOAT_BYTES) for start in starts
         ]
-    following, next_row = builder.add(place, index(FLOAT_BYTES)), builder.add(row, row_bytes)
-    firsts = [begin for begin in begins for _ in starts]
-    for phi, begin, value in (
-        (place, begin_word, following),
-        (row, begin_row, next_row),
-        *zip(sums, firsts, results, strict=True),
-    ):
-        phi.add_incoming(begin, block)
-        phi.add_incoming(value, step)
-    builder.cbranch(builder.icmp_unsigned("<", following, end_word), step, added)
+        results = []
+        for pixel, source in enumerate(sources):
+            own = _word(builder, source, place)
+            held = sums[pixel * vectors : (pixel + 1) * vectors]
+            results += [
+                _summed(builder, own, other, total)
+                for other, total in zip(others, held, strict=True)
+            ]
+        following, next_row = builder.add(place, at.a_step), builder.add(row, row_bytes)
+        for phi, first, value in zip(
+            [place, row, *sums],
+            [begin_word, begin_row, *begins],
+            [following, next_row, *results],
+            strict=True,
+        ):
+            phi.add_incoming(first, before)
+            phi.add_incoming(value, step)
+        builder.cbranch(builder.icmp_unsigned("<", next_row, end_row), step, added)
 
-    builder.position_at_end(added)
-    scales = [
-        builder.load(address(builder, first_row, start, _LANES), align=FLOAT_BYTES)
-        for start in starts
-    ]
-    factors = [builder.bitcast(_word(builder, source, record, 0), _LANES) for source in sources]
-    builder.cbranch(some, part, whole)
-    for target, masked in ((whole, False), (part, True)):
-        builder.position_at_end(target)
-        for number_of, (pointer, result) in enumerate(zip(places, results, strict=True)):
-            pixel, lane = divmod(number_of, vectors)
-            scale = builder.fmul(scales[lane], factors[pixel])
-            total = builder.sitofp(result, _LANES)
-            if masked and lane == vectors - 1:
-                held = masked_load(builder, pointer, mask, WIDTH)
-                masked_store(builder, emit_fma(builder, total, scale, held), pointer, mask, WIDTH)
-            else:
-                held = builder.load(pointer, align=FLOAT_BYTES)
-                builder.store(emit_fma(builder, total, scale, held), pointer, align=FLOAT_BYTES)
-        builder.branch(stored)
+        builder.position_at_end(added)
+        scales = [
+            builder.load(address(builder, first_row, start, _INTS), align=FLOAT_BYTES)
+            for start in starts
+        ]
+        ends = []
+        for pixel, source in enumerate(sources):
+            exponent = _word(builder, source, head)
+            for lane, scale in enumerate(scales):
+                place_of = pixel * vectors + lane
+                factor = builder.bitcast(builder.add(scale, exponent), _LANES)
+                whole = builder.sitofp(results[place_of], _LANES)
+                ends.append(emit_fma(builder, whole, factor, totals[place_of]))
+        next_number = builder.add(number, index(1))
+        more = builder.icmp_signed("<", next_number, at.blocks)
+        return [next_number, next_row], ends, more
 
-    builder.position_at_end(stored)
-    next_number = builder.add(number, index(1))
-    for phi, begin, value in (
-        (number, index(0), next_number),
-        (first_row, at.b, next_row),
-    ):
-        phi.add_incoming(begin, before)
-        phi.add_incoming(value, stored)
-    builder.cbranch(builder.icmp_signed("<", next_number, at.blocks), block, done)
-    builder.position_at_end(done)
+    emit_sums(builder, vectors, places, at.lanes, index(0), [index(0), at.b], add_block)
 
 
-def _word(builder: ir.IRBuilder, source: ir.Value, offset: ir.Value, number: int) -> ir.Value:
-    """Return a word of a record in all lanes, as integers."""
-    place = builder.add(builder.add(source, offset), index(FLOAT_BYTES * number))
+def _word(builder: ir.IRBuilder, source: ir.Value, offset: ir.Value) -> ir.Value:
+    """Return a word of a in all lanes, as integers."""
+    place = builder.add(source, offset)
     value = builder.load(builder.inttoptr(place, INT.as_pointer()), align=FLOAT_BYTES)
     return broadcast(builder, value, WIDTH)
 
@@ -230,6 +217,7 @@ def _run(vectors: Any, pixels: Any, tile: Any) -> None:
             tile.a,
             tile.a_pixel + INDEX_BYTES * done,
             tile.a_block,
+            tile.a_step,
             tile.b,
             tile.words,
             tile.blocks,
@@ -267,6 +255,7 @@ def contract(contraction: Any) -> None:
                     at.a,
                     at.a_pixel + INDEX_BYTES * pixel,
                     at.a_block + INDEX_BYTES * first,
+                    at.a_step,
                     panel,
                     at.words + INDEX_BYTES * first,
                     count,

@@ -26,7 +26,6 @@ from ..llvm import (
     clear,
     copy,
     entry_of,
-    first_lanes,
     index,
     lane_bits,
     masked_load,
@@ -383,19 +382,18 @@ def turn_blocks(
                     size_oc = block if whole else rest
                     more = min(SIDE, panel_end - one, begin_oc + size_oc - one)
                     begin_k = oc - begin_oc - size_oc
-                    last = size_oc - 1 - (one - begin_oc)
                     for place in range(places):
                         i, j = place // across, place % across
                         tap = (phase[0] + i * stride[0]) * kw + phase[1] + j * stride[1]
                         k = begin_ic * taps + tap * size_ic + first - begin_ic
-                        to = begin_k * places + place * size_oc + last
+                        to = begin_k * places + place * size_oc + one - begin_oc
                         _transpose(
                             panel + FLOAT_BYTES * (k * panel_row + one - channel),
                             panel_row,
                             some,
                             more,
                             target + FLOAT_BYTES * (to * row + first - lane),
-                            -row,
+                            row,
                         )
                     one += more
                 panel += FLOAT_BYTES * ic * taps * panel_row
@@ -405,38 +403,41 @@ def turn_blocks(
         lane += row
 
 
-@intrinsic
-def _copy_row(context: Any, come: Any, to: Any, count: Any) -> Any:
-    """Copy up to WIDTH floats."""
-
-    def generate(builder: ir.IRBuilder, come: ir.Value, to: ir.Value, count: ir.Value) -> None:
-        mask = first_lanes(builder, count, WIDTH)
-        source, target = (address(builder, at, index(0), vector(WIDTH)) for at in (come, to))
-        masked_store(builder, masked_load(builder, source, mask, WIDTH), target, mask, WIDTH)
-
-    return numbers_only(3, generate)
+@compiled
+def frame_pixels(
+    maps: Any, pitch: Any, samples: Any, channels: Any, size: Any, before: Any, after: Any, out: Any
+) -> None:
+    """Write maps to a frame that has the channels last, as they have; see `frame`."""
+    (h, w), to = size, out
+    wide = (before[1] + w + after[1]) * channels
+    for sample in range(samples):
+        come = maps + FLOAT_BYTES * sample * h * w * pitch
+        clear(to, before[0] * wide + before[1] * channels)
+        to += FLOAT_BYTES * (before[0] * wide + before[1] * channels)
+        for row in range(h):
+            if pitch == channels:
+                copy(to, come, w * channels)
+            else:
+                for column in range(w):
+                    place = FLOAT_BYTES * column
+                    copy(to + place * channels, come + place * pitch, channels)
+            come += FLOAT_BYTES * w * pitch
+            to += FLOAT_BYTES * w * channels
+            gap = (before[1] + after[1]) * channels if row < h - 1 else after[1] * channels
+            clear(to, gap)
+            to += FLOAT_BYTES * gap
+        clear(to, after[0] * wide)
+        to += FLOAT_BYTES * after[0] * wide
 
 
 @compiled
-def copy_window(plane: Any, window: Any, out: Any) -> None:
-    """Copy what a window reads of a plane, row by row."""
-    to = out
-    for row in range(window.rows):
-        at = plane + FLOAT_BYTES * row * window.step
-        if window.across == 1:
-            for column in range(0, window.columns, WIDTH):
-                place = FLOAT_BYTES * column
-                _copy_row(at + place, to + place, min(WIDTH, window.columns - column))
-        else:
-            for column in range(window.columns):
-                place = FLOAT_BYTES * column
-                copy(to + place, at + place * window.across, 1)
-        to += FLOAT_BYTES * window.columns
-
-
-@compiled
-def inputs_at(planes: Any, count: Any, window: Any, out: Any) -> None:
-    """Copy what a window reads of `count` planes."""
-    for plane in range(count):
-        to = out + FLOAT_BYTES * plane * window.rows * window.columns
-        copy_window(planes + FLOAT_BYTES * plane * window.area, window, to)
+def inputs_at(pixels: Any, steps: Any, samples: Any, size: Any, channels: Any, out: Any) -> None:
+    """Write pixels of a frame that has the channels last, (samples, *size, channels), to (samples,
+    channels, *size); `steps` are the floats from one sample, row and column to the next.
+    """
+    (by_sample, by_row, by_column), (rows, columns) = steps, size
+    for sample in range(samples):
+        for row in range(rows):
+            come = pixels + FLOAT_BYTES * (sample * by_sample + row * by_row)
+            to = out + FLOAT_BYTES * (sample * channels * rows + row) * columns
+            _transpose(come, by_column, columns, channels, to, rows * columns)

@@ -1,13 +1,19 @@
-"""What kernels of convolutions take: offset tables, and the addresses of maps, checked."""
+"""What kernels of convolutions take: offset tables, the addresses of maps, checked, and weights in
+blocks of channels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import FLOAT_BYTES, Floats, address_of, of_float32
+from ..form import FORM
+from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
+
+microkernel = Kernels("conv.microkernel")
 
 Offsets = NDArray[np.int64]
 
@@ -82,3 +88,35 @@ def whole_at(array: Floats, shape: tuple[int, ...], name: str) -> int:
 def flat_at(array: Floats, size: int, name: str) -> int:
     """Return the address of a flat array of some size; see `whole_at`."""
     return whole_at(array, (size,), name)
+
+
+def in_blocks(rows: Floats, block: int, *, descending: bool = False) -> Floats:
+    """Return rows (lanes, channels, taps) as (lanes, (block, tap, channel in the block)), with
+    blocks `descending` or not.
+    """
+    lanes, channels, taps = rows.shape
+    end = channels - channels % block
+    whole = rows[:, :end].reshape(lanes, -1, block, taps)[:, :: -1 if descending else 1]
+    parts = [part.swapaxes(-1, -2).reshape(lanes, -1) for part in (whole, rows[:, end:])]
+    return np.ascontiguousarray(np.concatenate(parts[::-1] if descending else parts, axis=1))
+
+
+def apart(flat: Floats, channels: int, block: int) -> Floats:
+    """Return what `in_blocks` took, (lanes, channels, taps), of rows that are not turned."""
+    lanes, rest = len(flat), channels % block
+    taps, whole = flat.shape[1] // channels, channels - rest
+    rows = np.empty((lanes, channels, taps), np.float32)
+    apart = flat[:, : whole * taps].reshape(lanes, -1, taps, block)
+    rows[:, :whole] = apart.swapaxes(2, 3).reshape(lanes, whole, taps)
+    if rest:
+        rows[:, whole:] = flat[:, whole * taps :].reshape(lanes, taps, rest).swapaxes(1, 2)
+    return rows
+
+
+def panel_widths(lanes: int) -> Sequence[int]:
+    """Return the widths of the panels of packed weights of some lanes."""
+    widths = []
+    while lanes > 0:
+        widths.append(int(microkernel.vectors_of(lanes)) * FORM.width)
+        lanes -= widths[-1]
+    return widths

@@ -75,7 +75,7 @@ def emit_sums(
     step: Step,
 ) -> None:
     """Emit the loop of a tile, at least one step of it, with its sums from `places`, or from +0
-    where `fresh` is not 0.
+    where `fresh` is not 0. A step may have loops of its own.
 
     `places` are those of the vectors, row by row; of the last vector of a row, only the first of
     `lanes` lanes are read and written. `begins` are the first values of the loop's variables,
@@ -125,11 +125,12 @@ def emit_sums(
     variables = [builder.phi(INDEX) for _ in begins]
     sums = [builder.phi(kind) for _ in starts]
     following, results, goes_on = step(variables, sums)
+    after = builder.block
     for phi, begin, value in zip(
         [*variables, *sums], [*begins, *starts], [*following, *results], strict=True
     ):
         phi.add_incoming(begin, block["start"])
-        phi.add_incoming(value, block["step"])
+        phi.add_incoming(value, after)
     builder.cbranch(goes_on, block["step"], block["store"])
 
     builder.position_at_end(block["store"])

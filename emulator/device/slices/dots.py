@@ -192,6 +192,13 @@ class DotSlice(ConvSlice):
         self._turn_from(weights)
 
     def _turn(self) -> None:
+        self._turn_weights()
+        if isinstance(self._dots, DotConvolution):
+            for versions in (self._weight.versions, self._turned):
+                if versions is not None:
+                    self._dots.changed(versions.newest)
+
+    def _turn_weights(self) -> None:
         precision, dots = self._formats.precision, self._dots
         if not precision.turns:
             super()._turn()
