@@ -114,6 +114,31 @@ def test_what_integers_do_not_hold(value: float, contractions: list[str]) -> Non
     assert contractions[2:] == ["integers"]
 
 
+@pytest.mark.parametrize("arrays", [1, 9], ids=["one array", "more than are kept"])
+def test_integers_of_weights_are_kept_until_these_change(arrays: int) -> None:
+    rng, shape = np.random.default_rng(6), (40, 20, (3, 3), (3, 3), (1, 1), (1, 1), 32)
+    dots = DotConvolution(*shape, NARROW)
+    x = ends(rng, (2, 40, 3, 3))
+    frame, y = np.empty(dots.frame_shape(2), np.float32), np.empty((2, 3, 3, 20), np.float32)
+    dots.frame(last(x), frame)
+
+    def outputs(packed: np.ndarray) -> np.ndarray:
+        dots.forward(y, frame, packed, fresh=True)
+        return y.transpose(0, 3, 1, 2).copy()
+
+    weights = [ends(rng, (20, 40, 3, 3)) for _ in range(arrays)]
+    expected = [exact.forward(x, w, (1, 1), (1, 1), 32) for w in weights]
+    held = [dots.pack(w) for w in weights]
+    for packed in held:
+        dots.changed(packed)
+    for _ in range(2):
+        assert all(np.array_equal(outputs(w), y) for w, y in zip(held, expected, strict=True))
+    held[-1] *= np.float32(2)
+    assert np.array_equal(outputs(held[-1]), expected[-1])  # as before
+    dots.changed(held[-1])
+    assert np.array_equal(outputs(held[-1]), 2 * expected[-1])
+
+
 def test_scales_whose_products_fp32_has_not(contractions: list[str]) -> None:
     dots = DotConvolution(8, 4, (1, 1), (1, 1), (1, 1), (0, 0), 8, NARROW)
     x, w = np.full((1, 8, 1, 1), 2.0**-100, np.float32), np.full((4, 8, 1, 1), 1, np.float32)
