@@ -149,6 +149,29 @@ class Normed(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(x + self.o(y.transpose(1, 2).flatten(2)))
 
 
+class Shifted(nn.Module):  # type: ignore[misc, name-defined]
+    """A language model by other means: products by Einstein's convention, a multiple of positions,
+    scales of norms that are parameters plus 1, and a norm that learns nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(SYMBOLS, 12), nn.Linear(12, SYMBOLS)
+        self.places = nn.Parameter(torch.randn(STEPS, 12))
+        self.gamma, self.g = (nn.Parameter(torch.randint(-9, 9, (12,)) / 64) for _ in "ab")
+        self.q, self.k, self.v, self.o = (nn.Linear(12, 12) for _ in "qkvo")
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        x = self.embedding(x) + self.places * 0.25
+        y = nn.functional.layer_norm(x, (12,)) * (self.gamma + 1)
+        q, k, v = (own(y).unflatten(2, (2, 6)).transpose(1, 2) for own in (self.q, self.k, self.v))
+        shares = (torch.einsum("bhid,bhjd->bhij", q, k) * 6**-0.5).softmax(-1)
+        y = torch.einsum("bhij,bhjd->bhid", shares, v).transpose(1, 2).flatten(2)
+        x = nn.functional.normalize(x + self.o(y), dim=-1) * 12**0.5 * (1 + self.g)
+        return self.head(nn.functional.layer_norm(x, (12,)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -206,4 +229,5 @@ CASES = {
     "series": Case(Series, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
+    "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
 }

@@ -62,6 +62,7 @@ class Expressions:
         self._bytes = self._work = 0
         self._made_by: dict[str, OnnxNode] = {}
         self._arithmetic: set[str] = set()
+        self._multiples: dict[str, tuple[str, float]] = {}
         self._values: dict[str, NDArray[Any]] = {}
 
     def add(self, node: OnnxNode, constants: Sequence[Constant | None]) -> list[Constant] | None:
@@ -96,6 +97,8 @@ class Expressions:
         )
         roots = frozenset[str]().union(*(constant.roots for constant in given.values()))
         self._made_by.update(dict.fromkeys(inferred, node))
+        if roots:
+            self._multiples.update(_multiple(node, given))
         if roots and (node.operator not in _MOVES or not self._arithmetic.isdisjoint(given)):
             self._arithmetic.update(inferred)
         made = [dataclasses.replace(constant, roots=roots) for constant in made]
@@ -109,6 +112,12 @@ class Expressions:
         numbers.
         """
         return name in self._arithmetic
+
+    def multiple(self, name: str) -> tuple[str, float]:
+        """Return the constant that was multiplied by a number to make another one, and the number;
+        that constant and 1 if it was not.
+        """
+        return self._multiples.get(name, (name, 1.0))
 
     def value(self, name: str) -> NDArray[Any]:
         """Return the value of a constant, of the file or computed.
@@ -246,6 +255,17 @@ def _products(equation: str, taken: Sequence[Constant]) -> int:
     for term, constant in zip(terms, taken, strict=True):
         sizes.update(zip(term, constant.shape, strict=True))
     return math.prod(sizes.values())
+
+
+def _multiple(node: OnnxNode, given: Mapping[str, Constant]) -> dict[str, tuple[str, float]]:
+    """Return the array and the number that a node multiplies, by its output; nothing where it does
+    something else.
+    """
+    arrays = [name for name in node.inputs if given[name].roots]
+    others = [given[name].numbers for name in node.inputs if not given[name].roots]
+    if node.operator != "Mul" or len(arrays) != 1 or others[0] is None or len(others[0]) != 1:
+        return {}
+    return {node.outputs[0]: (arrays[0], float(others[0][0]))} if others[0][0] else {}
 
 
 def _is_plain(constant: Constant) -> bool:

@@ -14,7 +14,7 @@ def attends(graph: OnnxGraph) -> bool:
     products = {
         name
         for node in graph.nodes
-        if node.operator in ("MatMul", "Dropout", "Where")
+        if node.operator in ("MatMul", "Dropout", "Where", "Cast")
         for name in node.inputs
     }
     return any(

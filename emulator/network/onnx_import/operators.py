@@ -53,6 +53,7 @@ from ..shape import Shape
 from . import sequences, views
 from .attention import Attentions
 from .group_norms import with_group_norms
+from .products import with_products
 from .pytorch import of_export
 from .spelled import with_operators
 
@@ -166,7 +167,7 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
-    graph = with_group_norms(with_operators(graph))
+    graph = with_group_norms(with_operators(with_products(graph)))
     walk = Walk(graph, _output_shape)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:

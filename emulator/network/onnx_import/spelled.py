@@ -42,19 +42,32 @@ _UNARY: Mapping[str, Any] = {
     "Sqrt": np.sqrt,
     "Tanh": np.tanh,
 }
-_KNOWN = frozenset({*_BINARY, *_UNARY, "ReduceMean"})
+_LIKE_FIRST = frozenset({"CastLike", "Expand"})
+"""Operators whose result has the numbers of their first input, perhaps repeated."""
+_OVER_ROWS: Mapping[str, Any] = {
+    "ReduceMean": lambda x: x.mean(-1, keepdims=True),
+    "ReduceL2": lambda x: np.sqrt((x**2).sum(-1, keepdims=True)),
+}
+_KNOWN = frozenset({*_BINARY, *_UNARY, *_LIKE_FIRST, *_OVER_ROWS, "Clip"})
+
+_BEGINS = ("Erf", "Tanh", "LayerNormalization", *_OVER_ROWS)
+"""Operators of which arithmetic that is known has one."""
 
 
 def with_operators(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with one node for each GELU, Mish and norm that several nodes make."""
-    if not any(node.operator in ("Erf", "Tanh", "ReduceMean") for node in graph.nodes):
+    if not any(node.operator in _BEGINS for node in graph.nodes):
         return graph
     arithmetic, dropped, placed = _Arithmetic(graph), set[int](), dict[int, OnnxNode]()
     for node in graph.nodes:
-        if id(node) in dropped or node.operator not in ("Erf", "Tanh", "ReduceMean"):
+        if id(node) in dropped or node.operator not in _BEGINS:
             continue
-        is_norm = node.operator == "ReduceMean"
-        made = arithmetic.norm(node) if is_norm else arithmetic.activation(node)
+        if node.operator == "LayerNormalization":
+            made = arithmetic.scaled_norm(node)
+        elif node.operator in _OVER_ROWS:
+            made = arithmetic.norm(node)
+        else:
+            made = arithmetic.activation(node)
         if made is not None:
             several, operator = made
             dropped.update(map(id, several))
@@ -87,7 +100,7 @@ class _Arithmetic:
             if node.operator == "Constant":
                 self._constants[node.outputs[0]] = node.constant()
             elif (
-                node.operator == "Reshape"
+                node.operator in ("Reshape", "Cast", "CastLike")
                 and (known := self._constants.get(node.inputs[0]))
                 and known.numbers
             ):
@@ -118,55 +131,111 @@ class _Arithmetic:
         return None
 
     def norm(self, node: OnnxNode) -> Spelled | None:
-        """Return the norm that a node, ReduceMean, belongs to, with the arrays by which others
-        multiply and add.
+        """Return the norm that a node, a mean or a length of rows, belongs to, with the arrays by
+        which others multiply and add.
         """
-        x = 0.01 * np.random.default_rng(0).normal(0.5, 1, (3, 8))
-        square, centred = (x**2).mean(-1, keepdims=True), x - x.mean(-1, keepdims=True)
-        variance = (centred**2).mean(-1, keepdims=True)
         for begin in self._before(node):
             for last in self._behind(node):
+                width = self._width(last)
+                x = 0.01 * np.random.default_rng(0).normal(0.5, 1, (3, width or 1))
+                square, centred = (x**2).mean(-1, keepdims=True), x - x.mean(-1, keepdims=True)
+                variance = (centred**2).mean(-1, keepdims=True)
                 nodes = self._between(begin, last)
-                for epsilon in self._added(nodes):
+                for epsilon in self._added(nodes, width) if width else ():
                     for operator, y in (
                         ("RMSNormalization", x / np.sqrt(square + epsilon)),
                         ("LayerNormalization", centred / np.sqrt(variance + epsilon)),
                     ):
                         if self._makes(last, begin, x, y):
-                            return self._scaled(operator, begin, nodes, last, epsilon)
+                            [mean, *_] = (own for own in nodes if own.operator in _OVER_ROWS)
+                            keys = {"axis": self._axis(mean), "epsilon": epsilon}
+                            return self._scaled(operator, begin, nodes, last, keys)
         return None
 
+    def scaled_norm(self, norm: OnnxNode) -> Spelled | None:
+        """Return the layer norm with the array by which others multiply its result, in place of
+        ones; or one whose own array is one plus a number.
+        """
+        if len(norm.inputs) < 2:
+            return None
+        keys, ones = dict(norm.attributes), self._makers.get(norm.inputs[1])
+        array, offset = self._row(norm.inputs[1])
+        if offset:
+            inputs = norm.inputs[0], array, *norm.inputs[2:]
+            own = dataclasses.replace(norm, inputs=inputs, attributes={**keys, "offset": offset})
+            return [norm], own
+        is_one = (
+            ones is not None and ones.operator == "Expand" and self._number(ones.inputs[0]) == 1
+        )
+        if not is_one or len(norm.inputs) > 2 or not self._width(norm):
+            return None
+        return self._scaled(norm.operator, norm.inputs[0], [norm], norm, keys)
+
+    def _width(self, last: OnnxNode) -> int:
+        """Return the length of the array by which alone others multiply a node's result, or 0."""
+        takers = self._takers[last.outputs[0]]
+        if len(takers) != 1 or takers[0].operator != "Mul":
+            return 0
+        return max(map(self._length, takers[0].inputs))
+
     def _scaled(
-        self, operator: str, begin: str, nodes: list[OnnxNode], last: OnnxNode, epsilon: float
+        self,
+        operator: str,
+        begin: str,
+        nodes: list[OnnxNode],
+        last: OnnxNode,
+        keys: dict[str, Any],
     ) -> Spelled | None:
         arrays: list[str] = []
-        for key in ("Mul", "Add") if operator == "LayerNormalization" else ("Mul",):
+        for kind in ("Mul", "Add") if operator == "LayerNormalization" else ("Mul",):
             takers = self._takers[last.outputs[0]]
-            taken = [name for taker in takers for name in taker.inputs if self._is_array(name)]
-            if len(takers) != 1 or takers[0].operator != key or len(taken) != 1:
+            taken = [name for taker in takers for name in taker.inputs if self._length(name)]
+            if len(takers) != 1 or takers[0].operator != kind or len(taken) != 1:
                 break
-            [last], nodes, arrays = takers, [*nodes, *takers], [*arrays, *taken]
+            array, offset = self._row(taken[0])
+            if offset and kind == "Add":
+                break
+            keys |= {"offset": offset} if offset else {}
+            [last], nodes, arrays = takers, [*nodes, *takers], [*arrays, array]
         if not arrays or not self._is_whole(nodes, last):
             return None
-        [axis, *_] = (self._axis(node) for node in nodes if node.operator == "ReduceMean")
-        keys = {"axis": axis, "epsilon": epsilon}
         return nodes, dataclasses.replace(
             last, operator=operator, inputs=(begin, *arrays), attributes=keys
         )
 
-    def _is_array(self, name: str) -> bool:
-        """Return whether a value is one row of numbers, that no nodes make of what is not known
-        yet.
+    def _length(self, name: str) -> int:
+        """Return the length of a row of the file's numbers, or of such a row plus one number; 0 for
+        anything else.
         """
-        known = self._constants.get(name)
-        return known is not None and len(known.shape) == 1 and known.shape[0] > 1
+        known = self._constants.get(self._row(name)[0])
+        is_row = known is not None and len(known.shape) == 1 and known.shape[0] > 1
+        return known.shape[0] if known is not None and is_row else 0
 
-    def _added(self, nodes: list[OnnxNode]) -> list[float]:
-        """Return the numbers that nodes add."""
-        numbers = (
-            self._number(name) for node in nodes if node.operator == "Add" for name in node.inputs
-        )
-        return [number for number in numbers if number is not None and number >= 0] or [0.0]
+    def _row(self, name: str) -> tuple[str, float]:
+        """Return the array and the number that a node adds to make a value; itself and 0 if none
+        does.
+        """
+        maker = self._makers.get(name)
+        if name not in self._constants and maker is not None and maker.operator == "Add":
+            numbers = [self._number(own) for own in maker.inputs]
+            for own, number in zip(maker.inputs, reversed(numbers), strict=True):
+                if number is not None:
+                    return own, number
+        return name, 0.0
+
+    def _added(self, nodes: list[OnnxNode], width: int) -> list[float]:
+        """Return the numbers that nodes add to mean squares; of the least length of a row of this
+        width, its mean square.
+        """
+        made = []
+        for node in nodes:
+            numbers = [self._number(name) for name in node.inputs]
+            own = [number for number in numbers if number is not None and number >= 0]
+            if node.operator == "Add":
+                made += own
+            elif node.operator == "Clip":
+                made += [number**2 / width for number in own]
+        return made or [0.0]
 
     def _number(self, name: str) -> float | None:
         constant = self._constants.get(name)
@@ -244,11 +313,17 @@ class _Arithmetic:
         node = self._makers.get(name)
         if node is None or far == 0 or node.operator not in _KNOWN:
             raise _UnknownError
-        if node.operator == "ReduceMean":
+        if node.operator in _OVER_ROWS:
             if self._axis(node) is None or node.attributes.get("keepdims", 1) != 1:
                 raise _UnknownError
-            x = self._value(node.inputs[0], known, far - 1)
-            known[name] = x.mean(-1, keepdims=True)
+            known[name] = _OVER_ROWS[node.operator](self._value(node.inputs[0], known, far - 1))
+        elif node.operator in _LIKE_FIRST:
+            known[name] = self._value(node.inputs[0], known, far - 1)
+        elif node.operator == "Clip":
+            least = self._number(node.inputs[1]) if len(node.inputs) == 2 else None
+            if least is None:
+                raise _UnknownError
+            known[name] = np.maximum(self._value(node.inputs[0], known, far - 1), least)
         else:
             taken = [self._value(own, known, far - 1) for own in node.inputs]
             kind = _BINARY if node.operator in _BINARY else _UNARY

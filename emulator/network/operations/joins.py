@@ -15,7 +15,7 @@ from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
-from .scale import Shift, by_channel, is_by_channel, number_of, scaled
+from .scale import Affine, Shift, by_channel, is_by_channel, number_of, scaled
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
@@ -130,6 +130,19 @@ class Add(SfuOperation):
         return walk.step(node, cls, {}, one, other, like=one)
 
     @classmethod
+    def _positions(cls, walk: Walk, node: OnnxNode, place: int, positions: Constant) -> Value:
+        """Return what a node takes at a place plus learnt positions; of a multiple of these, the
+        same multiple of the sum with the others.
+        """
+        name, factor = walk.expressions.multiple(positions.name)
+        value = scaled(walk, node, place, 1 / factor)
+        walk.parameters.use(node, 1 - place, walk.constants[name])
+        made = walk.step(node, Positions, {}, value, like=value, arrays={"positions": name})
+        if factor == 1:
+            return made
+        return walk.step(node, Affine, {"factor": factor, "shift": 0.0}, made, like=made)
+
+    @classmethod
     def _bias(cls, walk: Walk, node: OnnxNode) -> Value:
         [place] = [n for n, name in enumerate(node.inputs) if name not in walk.constants]
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
@@ -143,9 +156,7 @@ class Add(SfuOperation):
             if (made := by_channel(walk, node, Shift, value, bias, spread=True)) is not None:
                 return made
             if _are_positions(walk, value, bias):
-                walk.parameters.use(node, 1 - place, bias)
-                arrays = {"positions": node.inputs[1 - place]}
-                return walk.step(node, Positions, {}, value, like=value, arrays=arrays)
+                return cls._positions(walk, node, place, bias)
             if layer is None or operator != "MatMul":
                 if (made := by_channel(walk, node, Shift, value, bias)) is not None:
                     return made

@@ -248,7 +248,8 @@ def _repeats_channels(walk: Walk, value: Value, constant: Constant) -> bool:
         rows = walk.expressions.value(constant.name).reshape(-1, sizes[-1])
     except (KeyError, InputError):
         return False
-    return bool((rows == rows[:1]).all())
+    begins_at_zero = bool((rows == rows[0, 0]).all())  # as positions may
+    return bool((rows == rows[:1]).all()) and not begins_at_zero
 
 
 def by_channel(

@@ -22,7 +22,7 @@ from ....kernels.layers.row_norm import (
     row_norm_error,
     row_norm_gradient,
 )
-from ...common import Positive, PositiveFinite
+from ...common import Finite, Positive, PositiveFinite
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape
@@ -59,6 +59,17 @@ class _RowNorm(RowOperation):
     onnx_arrays: ClassVar[tuple[str, ...]]
     torch_form, torch_names = "last", {"scale": "weight", "shift": "bias"}
     keeps_map = True
+    epsilon: float
+    offset: float
+
+    @property
+    def learnt(self) -> tuple[str, ...]:
+        """The names of the arrays that are learnt."""
+        return self.onnx_arrays
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`; each channel has a number of each array."""
+        return made[0] * len(self.learnt)
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """See `SfuOperation`; with a root and a division for each pixel."""
@@ -67,26 +78,34 @@ class _RowNorm(RowOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; without a shift of its own, the node's is 0.
+        """See `Operation`; of layer norm, what is 1 or 0 in the graph is not learnt.
 
         Raises:
             InputError: it normalises other axes than channels.
         """
-        value, scale = walk.take(node), walk.weight(node)
+        value, given = walk.take(node), dict(zip(cls.onnx_arrays, (1, 2), strict=False))
+        places = {
+            name: place
+            for name, place in given.items()
+            if node.has_input(place) and not (hasattr(cls, name) and _is_neutral(walk, node, place))
+        }
+        sizes = [walk.weight(node, place) for place in places.values()]
+        if not sizes and (neutral := walk.constant(node, 1)) is not None:
+            sizes = [neutral.shape]
         axes, shape = walk.axes_of(value), walk.shape(value)
         is_row = value.is_flat and shape is not None and shape[1:] == (1, 1)
         is_last = node.integer("axis", -1) % len(axes) == len(axes) - 1
-        if not (axes[-1] == "channels" or is_row) or not is_last or len(scale) != 1:
+        if not (axes[-1] == "channels" or is_row) or not is_last or len(sizes[0]) != 1:
             raise node.refusal(
                 f"normalises other axes than the last one, channels, of {walk.shown_axes(value)}"
             )
-        walk.expect(node, value, channels=scale[0])
-        for place in range(2, len(node.inputs)):
-            walk.weight(node, place)
-        arrays = dict(zip(cls.onnx_arrays, node.inputs[1:], strict=False))
-        return walk.step(
-            node, cls, {"epsilon": node.number("epsilon", 1e-5)}, value, like=value, arrays=arrays
-        )
+        walk.expect(node, value, channels=sizes[0][0])
+        keys: dict[str, object] = {"epsilon": node.number("epsilon", 1e-5)}
+        keys |= dict.fromkeys((name for name in given if name not in places), False)
+        if offset := node.number("offset", 0.0):
+            keys["offset"] = offset
+        arrays = {name: node.inputs[place] for name, place in places.items()}
+        return walk.step(node, cls, keys, value, like=value, arrays=arrays)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; ONNX has it for the last axis."""
@@ -100,6 +119,14 @@ class _RowNorm(RowOperation):
             out.nodes.add("Transpose", [made], out.result, perm=[0, 3, 1, 2])
         out.nodes.name(out.makes, out.result, out.form)
 
+    def _factor(self, out: Export) -> str:
+        """Write what a norm's result is multiplied by; return its name."""
+        scale = out.weight("scale")
+        if not self.offset:
+            return scale
+        numbers = [scale, out.number("offset", self.offset)]
+        return out.nodes.add("Add", numbers, f"{out.name}/factor")
+
     @abc.abstractmethod
     def _written(self, out: Export, x: str, made: str) -> str:
         """Write the nodes that normalise the last axis of x; return the name of their result,
@@ -107,38 +134,68 @@ class _RowNorm(RowOperation):
         """
 
 
+def _is_neutral(walk: Walk, node: OnnxNode, place: int) -> bool:
+    """Return whether a node's scale is 1, or its shift 0, by no array of the file."""
+    constant = walk.constant(node, place)
+    if constant is None or constant.roots:
+        return False
+    return bool((walk.expressions.value(constant.name) == 2 - place).all())
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerNorm(_RowNorm):
     """Each pixel's channels less their mean, over their standard deviation, scaled and shifted (Ba
     et al., 2016).
+
+    It learns what of scale and shift is true; values are multiplied by `offset` plus the scale.
     """
 
     epsilon: PositiveFinite = 1e-5
+    scale: bool = True
+    shift: bool = True
+    offset: Finite = 0.0
 
     type = "layer-norm"
     of_value = Arithmetic(10)  # two sums, normal, result; back: two sums, dx by two, two gradients
     onnx, onnx_arrays = ("LayerNormalization",), ("scale", "shift")
 
+    def __post_init__(self) -> None:
+        if not self.scale and (self.shift or self.offset):
+            raise ValueError("`scale` = false goes with `shift` = false, and with no `offset`")
+
+    @property
+    def learnt(self) -> tuple[str, ...]:
+        """See `_RowNorm`."""
+        return tuple(name for name in self.onnx_arrays if getattr(self, name))
+
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
-        return nn.LayerNorm(shape[0], self.epsilon)
+        import torch
 
-    @classmethod
-    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
-        """See `Operation`; the node may have no shift."""
-        own = super().from_arrays(node, arrays)
-        return {**own, "shift": own.get("shift", np.zeros_like(own["scale"]))}
+        norm, keys = self, {"elementwise_affine": self.scale, "bias": self.shift}
 
-    def parameters(self, made: Shape) -> int:
-        """See `SfuOperation`; each channel has a scale and a shift."""
-        return 2 * made[0]
+        class LayerNorm(nn.LayerNorm):
+            def forward(self, x: Any) -> Any:
+                if not norm.offset:
+                    return super().forward(x)
+                factor, shift = self.weight + norm.offset, self.bias
+                return torch.nn.functional.layer_norm(x, factor.shape, factor, shift, norm.epsilon)
+
+        return LayerNorm(shape[0], self.epsilon, **keys)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return LayerNormUnit(step.output[0], self.epsilon, site)
+        return LayerNormUnit(self, step.output[0], site)
 
     def _written(self, out: Export, x: str, made: str) -> str:
-        arrays = [out.weight("scale"), out.weight("shift")]
+        if not self.scale:
+            from onnx.numpy_helper import from_array
+
+            sizes, one = out.nodes.numbers(f"{out.name}.channels", out.reads[0].shape[0]), [1.0]
+            value = from_array(np.array(one, np.float32))
+            arrays = [out.nodes.add("ConstantOfShape", [sizes], f"{out.name}/scale", value=value)]
+        else:
+            arrays = [self._factor(out), *([out.weight("shift")] if self.shift else [])]
         return out.nodes.add(
             "LayerNormalization", [x, *arrays], made, out.name, axis=-1, epsilon=self.epsilon
         )
@@ -147,10 +204,11 @@ class LayerNorm(_RowNorm):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RmsNorm(_RowNorm):
     """Each pixel's channels over the root of their mean square, scaled (Zhang and Sennrich,
-    2019).
+    2019): multiplied by `offset` plus the scale.
     """
 
     epsilon: PositiveFinite = 1e-5
+    offset: Finite = 0.0
 
     type = "rms-norm"
     of_value = Arithmetic(7)  # a sum, normal, result; back: a sum, dx by two, a gradient
@@ -158,15 +216,22 @@ class RmsNorm(_RowNorm):
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
-        return nn.RMSNorm(shape[0], self.epsilon)
+        import torch
 
-    def parameters(self, made: Shape) -> int:
-        """See `SfuOperation`; each channel has a scale."""
-        return made[0]
+        norm = self
+
+        class RMSNorm(nn.RMSNorm):
+            def forward(self, x: Any) -> Any:
+                if not norm.offset:
+                    return super().forward(x)
+                factor = self.weight + norm.offset
+                return torch.nn.functional.rms_norm(x, factor.shape, factor, norm.epsilon)
+
+        return RMSNorm(shape[0], self.epsilon)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return RmsNormUnit(step.output[0], self.epsilon, site)
+        return RmsNormUnit(self, step.output[0], site)
 
     def _written(self, out: Export, x: str, made: str) -> str:
         nodes, name = out.nodes, out.name
@@ -175,24 +240,39 @@ class RmsNorm(_RowNorm):
         above_0 = nodes.add("Add", [mean, out.number("epsilon", self.epsilon)], f"{name}/above_0")
         root = nodes.add("Sqrt", [above_0], f"{name}/root")
         quotient = nodes.add("Div", [x, root], f"{name}/quotient")
-        return nodes.add("Mul", [quotient, out.weight("scale")], made, name)
+        return nodes.add("Mul", [quotient, self._factor(out)], made, name)
 
 
 class _RowNormUnit(Unit):
     """Normalisation of each pixel's channels; it keeps its inputs, and two numbers for each
-    pixel.
+    pixel. One that is `centred` takes the mean off.
     """
 
-    def __init__(self, channels: int, epsilon: float, site: Site) -> None:
+    centred: ClassVar[bool]
+
+    def __init__(self, norm: LayerNorm | RmsNorm, channels: int, site: Site) -> None:
         super().__init__(site)
-        self._epsilon = epsilon
-        self.learns = {"scale": np.ones(channels, np.float32)}
+        self._epsilon, self._offset = norm.epsilon, np.float32(norm.offset)
+        self._neutral = {
+            name: np.full(channels, number, np.float32)
+            for name, number in zip(norm.onnx_arrays, (1, 0), strict=False)
+        }
+        self.learns = {
+            name: own - self._offset * (name == "scale")
+            for name, own in self._neutral.items()
+            if name in norm.learnt
+        }
+
+    def _factors(self, weights: Weights) -> Weights:
+        """Return what the normal values are multiplied by, and what is added."""
+        own = {**self._neutral, **weights}
+        return own if not self._offset else {**own, "scale": own["scale"] + self._offset}
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
         [x] = xs
         y, statistics = self.arena.take(x.shape), self.arena.take((*x.shape[:3], 2))
-        self._normalise(x, y, statistics, weights)
+        self._normalise(x, y, statistics, self._factors(weights))
         return y, (x, statistics)
 
     @abc.abstractmethod
@@ -203,8 +283,8 @@ class _RowNormUnit(Unit):
         """See `Unit`."""
         x, statistics = state
         dx = self.arena.take(dz.shape)
-        # Layer norm has a shift and takes the mean off; RMS norm does neither.
-        row_norm_error(x, statistics, weights["scale"], dz, dx, centred="shift" in weights)
+        scale = self._factors(weights)["scale"]
+        row_norm_error(x, statistics, scale, dz, dx, centred=self.centred)
         return (dx,)
 
     def kept(self, state: State, dz: Data) -> State:
@@ -221,9 +301,7 @@ class _RowNormUnit(Unit):
 class LayerNormUnit(_RowNormUnit):
     """Layer normalisation."""
 
-    def __init__(self, channels: int, epsilon: float, site: Site) -> None:
-        super().__init__(channels, epsilon, site)
-        self.learns = {**self.learns, "shift": np.zeros(channels, np.float32)}
+    centred = True
 
     def _normalise(self, x: Data, y: Data, statistics: Data, weights: Weights) -> None:
         layer_norm_forward(
@@ -233,6 +311,8 @@ class LayerNormUnit(_RowNormUnit):
 
 class RmsNormUnit(_RowNormUnit):
     """RMS normalisation."""
+
+    centred = False
 
     def _normalise(self, x: Data, y: Data, statistics: Data, weights: Weights) -> None:
         rms_norm_forward(x, y, statistics, weights["scale"], epsilon=self._epsilon)

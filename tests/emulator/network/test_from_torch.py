@@ -19,7 +19,7 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import Network, TorchNetwork, onnx_weights, trained_state
 
-from ..from_torch_models import CASES, ResNet, cnn, nn, torch
+from ..from_torch_models import CASES, ResNet, Vit, cnn, nn, torch
 
 OneLine = Callable[..., str]
 IMAGES = (2, 3, 8, 8)
@@ -73,6 +73,25 @@ def test_untrained_weights_come_back_as_they_were(made: tuple[Any, TorchNetwork]
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key] + 7 if key.endswith("tracked") else trained[key]), key
     model.load_state_dict(before)
+
+
+def test_positions_that_begin_at_zero_are_not_one_shift(tmp_path: Path) -> None:
+    """Of a file, too, whose numbers look like those of one type of all tokens."""
+    model = Vit()
+    torch.nn.init.zeros_(model.positions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            model.train(), (torch.zeros(IMAGES),), dynamo=True, optimize=False, verbose=False
+        )
+    program.save(tmp_path / "vit.onnx")
+    networks = (
+        emuchain.from_torch(model, torch.zeros(IMAGES)),
+        emuchain.load_network(tmp_path / "vit.onnx"),
+    )
+    for network in networks:
+        kinds = [step.operation.type for layer in network.layers for step in layer.sfu]
+        assert "positions" in kinds and "shift" not in kinds
 
 
 def test_layers_are_called_as_modules() -> None:

@@ -137,6 +137,20 @@ TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
             conv(3, "each"),
         ],
     ),
+    "norms that learn less": (
+        [5, 7, 1],
+        [
+            conv(12, "first"),
+            {"type": "layer-norm", "shift": False},
+            conv(12, "second"),
+            {"type": "layer-norm", "shift": False, "scale": False},
+            conv(12, "third"),
+            {"type": "layer-norm", "offset": 1.0},
+            conv(12, "fourth"),
+            {"type": "rms-norm", "offset": 1.0},
+            conv(3, "each"),
+        ],
+    ),
     "grouped queries": (
         [5, 7, 1],
         [
