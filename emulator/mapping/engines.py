@@ -63,7 +63,7 @@ def channel_works(layer: Layer) -> tuple[Work, ...]:
     back = operation.eb_taps(layer.input, with_inputs=layer.needs_errors) if by_outputs else 1
     return (
         outwards,
-        Work(view.in_rows, view.in_columns, view.values * back, *pairs, 1, layer.classes),
+        Work(layer.eb_rows, view.in_columns, view.values * back, *pairs, 1, layer.classes),
         *gradients,
     )
 

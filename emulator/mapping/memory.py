@@ -471,7 +471,7 @@ def memory_streams(
     if part.layer.has_eb:
         # Without PG, as in attention, it is EB that reads the activations.
         more = eb_again if part.layer.has_pg else activations + eb_again
-        moved.append(of(Phase.EB, view.in_rows, storage.weights, more))
+        moved.append(of(Phase.EB, part.layer.eb_rows, storage.weights, more))
     if part.layer.has_pg:
         moved.append(of(Phase.PG, view.out_rows, storage.gradients, activations))
     return tuple(stream for stream in moved if stream.sample_bytes)

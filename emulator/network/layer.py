@@ -146,6 +146,12 @@ class Layer:
         """The layer's dimensions as engines and buffers see them."""
         return self.operation.engine_view(self.input, self.output)
 
+    @property
+    def eb_rows(self) -> int:
+        """The rows that EB goes over."""
+        view = self.engine_view
+        return view.out_rows if self.rows.by_outputs else view.in_rows
+
     @functools.cached_property
     def takes(self) -> tuple[Tensor, ...]:
         """All tensors that arrive at the layer, in the order of their numbers."""

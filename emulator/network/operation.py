@@ -146,6 +146,10 @@ class SfuOperation(Operation):
         """
         return None
 
+    def row_maps(self, inputs: Sequence[Shape], made: Shape) -> Sequence[SfuRows | None]:
+        """Return the same for each of its inputs."""
+        return [self.rows(shape, made) for shape in inputs]
+
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """Return the unit that carries it out, by default its activation's, with the same keys."""
         keys = [float(key) for key in vars(self).values()]  # in the order of its fields
@@ -188,11 +192,10 @@ class SfuStep:
         """The row maps of each tensor that it reads: which row waits for which; None where each row
         waits for the same row.
         """
-        maps = []
-        for tensor in self.reads:
-            rows = self.operation.rows(tensor.shape, self.output)
-            maps.append(rows.last_first() if rows is not None and self.last_first else rows)
-        return tuple(maps)
+        maps = self.operation.row_maps([tensor.shape for tensor in self.reads], self.output)
+        if not self.last_first:
+            return tuple(maps)
+        return tuple(None if rows is None else rows.last_first() for rows in maps)
 
     @property
     def rows(self) -> SfuRows | None:
@@ -470,6 +473,28 @@ class SfuRows:
     def last_first(self) -> SfuRows:
         """Return the maps with errors numbered from the last row on; see `LayerRows.last_first`."""
         backward = _reached_last_first(self.forward, len(self.backward), len(self.forward))
+        return dataclasses.replace(self, backward=backward)
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedRows(SfuRows):
+    """The row maps of an input whose rows stand among those of others, from row `first` on.
+
+    The unit begins once the first row of each input has come: rows before its own wait for that,
+    those behind for its last one. Its errors are those of its own rows alone.
+    """
+
+    first: int
+
+    @classmethod
+    def of(cls, rows: int, first: int, made: int) -> JoinedRows:
+        """Return them of a number of rows, among as many as are made."""
+        own = np.arange(rows)
+        return cls(np.clip(np.arange(made) - first, 0, rows - 1), own + first, first)
+
+    def last_first(self) -> SfuRows:
+        """See `SfuRows`."""
+        backward = len(self.forward) - 1 - self.backward[::-1]
         return dataclasses.replace(self, backward=backward)
 
 

@@ -23,8 +23,11 @@ _LINE = 16  # floats of a cache line, and of the widest vector
 
 
 class Shape(NamedTuple):
-    """Rows `first` to `last` of `rows` of each sample, in `heads` heads of `size` channels; where
+    """Queries `first` to `last` of `rows` of each sample, in `heads` heads of `size` channels; where
     `causal`, masked.
+
+    There are `keys` keys. A head's numbers begin `width` channels after those of the head before;
+    queries, and values, begin at a row and a channel of theirs, and keys at a channel.
     """
 
     samples: int
@@ -34,6 +37,12 @@ class Shape(NamedTuple):
     first: int
     last: int
     causal: bool
+    keys: int
+    width: int
+    query_row: int = 0
+    key_channel: int = 0
+    value_row: int = 0
+    value_channel: int = 0
 
 
 class Maps(NamedTuple):
@@ -71,9 +80,9 @@ class Work(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, Work]:
+def layout(keys: int, size: int, *, backward: bool, drops: bool) -> tuple[int, Work]:
     """Return the floats of all this memory, and where each part of it begins."""
-    pairs, packed, lanes = rows * BLOCK, 2 * BLOCK * size, -(-size // _LINE) * _LINE
+    pairs, packed, lanes = keys * BLOCK, 2 * BLOCK * size, -(-size // _LINE) * _LINE
     # A size times False is 0: what only the backward pass or dropout needs takes no memory.
     sizes = Work(
         scores=pairs,
@@ -85,12 +94,12 @@ def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, W
         of_outputs=packed * backward,
         query_rows=BLOCK * lanes * backward,
         error_rows=BLOCK * lanes * backward,
-        key_rows=rows * lanes,
-        keys=rows * size,
-        values=rows * size * backward,
+        key_rows=keys * lanes,
+        keys=keys * size,
+        values=keys * size * backward,
         rows=BLOCK * size,
-        key_errors=rows * size * backward,
-        value_errors=rows * size * backward,
+        key_errors=keys * size * backward,
+        value_errors=keys * size * backward,
         scale=1,
         one=1,
     )
@@ -100,9 +109,9 @@ def layout(rows: int, size: int, *, backward: bool, drops: bool) -> tuple[int, W
     return end, Work(*begins)
 
 
-def table_size(rows: int, size: int) -> int:
+def table_size(keys: int, size: int) -> int:
     """Return how many numbers the offset tables hold."""
-    return 3 * max(rows, size, BLOCK) + BLOCK
+    return 3 * max(keys, size, BLOCK) + BLOCK
 
 
 Lengths = NDArray[np.integer[Any]]
@@ -124,9 +133,12 @@ class Attention:
     Statistics, (n, heads, 2, rows), are the largest score of each row and head, and 1 / sum: all
     that the backward pass needs beside x.
 
+    With `keys`, queries are of another sequence than keys and values: inputs are float32
+    (n, 2 * keys + rows, heads * size), rows of keys, then as many of values, then the queries.
+
     A call may have some rows alone, (first, behind the last): forward reads no later row in causal
     attention. `lengths` (n,) are the keys of each sample; the rows behind are masked as keys.
-    `kept` (n, heads, rows, rows), by which dropout multiplies what a row (axis 2) has of each
+    `kept` (n, heads, rows, keys), by which dropout multiplies what a row (axis 2) has of each
     other, is 0 or 1 / (1 - rate).
 
     Operands may be rounded: `shares`, what a row has of the values of each other, times `kept`, the
@@ -134,24 +146,34 @@ class Attention:
     computes, and all sums, stay in fp32; neither depends on how rows are cut into calls.
 
     Raises:
-        ValueError: a size is below 1, or the scale is not above 0.
+        ValueError: a size is below 1, or the scale is not above 0, or keys of another sequence are
+            masked as causal.
     """
 
     heads: int
     size: int
     causal: bool
     scale: float | None = None
+    keys: int | None = None
 
     def __post_init__(self) -> None:
         if self.heads < 1 or self.size < 1:
             raise ValueError(f"heads = {self.heads}, size = {self.size}: both must be at least 1")
         if self.scale is not None and not 0 < self.scale < np.inf:
             raise ValueError(f"scale = {self.scale}: must be above 0")
+        if self.keys is not None and (self.keys < 1 or self.causal):
+            raise ValueError(f"keys = {self.keys}: must be at least 1, and not causal")
 
     @property
     def channels(self) -> int:
-        """Number of output channels: a third of those of the inputs."""
+        """Number of output channels: a third of those of the inputs, where these are of one
+        sequence.
+        """
         return self.heads * self.size
+
+    def queries(self, rows: int) -> int:
+        """Return how many of a sample's rows of inputs are those of queries."""
+        return rows - 2 * (self.keys or 0)
 
     def forward(
         self,
@@ -173,7 +195,7 @@ class Attention:
             TypeError: an array is not of float32.
         """
         shape = self._shape(x, rows)
-        maps = _maps(x, self._inputs(x), "x"), _maps(y, (*x.shape[:2], self.channels), "y")
+        maps = _maps(x, self._inputs(x), "x"), _maps(y, self._outputs(x), "y")
         self._run(_heads.forward, shape, maps, statistics, lengths, kept, (shares,))
 
     def backward(
@@ -201,10 +223,9 @@ class Attention:
             TypeError: an array is not of float32.
         """
         shape = self._shape(x, rows)
-        outputs = *x.shape[:2], self.channels
         maps = (
             _maps(x, self._inputs(x), "x"),
-            _maps(dy, outputs, "dy"),
+            _maps(dy, self._outputs(x), "dy"),
             _maps(dx, self._inputs(x), "dx"),
         )
         roundings = shares, score_errors
@@ -215,17 +236,29 @@ class Attention:
         return samples, self.heads, 2, rows
 
     def _inputs(self, x: Floats) -> tuple[int, ...]:
-        return *x.shape[:2], 3 * self.channels
+        return *x.shape[:2], self.channels if self.keys else 3 * self.channels
+
+    def _outputs(self, x: Floats) -> tuple[int, ...]:
+        return x.shape[0], self.queries(x.shape[1]), self.channels
 
     def _shape(self, x: Floats, rows: Rows | None) -> Shape:
-        if x.ndim != 3:
-            raise ValueError(f"x has shape {x.shape}; (samples, rows, 3 * heads * size) is needed")
-        first, last = (0, x.shape[1]) if rows is None else rows
-        if not 0 <= first <= last <= x.shape[1]:
-            raise ValueError(f"rows = {rows}: x has {x.shape[1]} rows")
-        return Shape(
-            x.shape[0], x.shape[1], self.heads, self.size, int(first), int(last), self.causal
-        )
+        if x.ndim != 3 or self.queries(x.shape[1]) < 0:
+            raise ValueError(f"x has shape {x.shape}; {self._needed} is needed")
+        count = self.queries(x.shape[1])
+        first, last = (0, count) if rows is None else rows
+        if not 0 <= first <= last <= count:
+            raise ValueError(f"rows = {rows}: x has {count} rows")
+        own = x.shape[0], count, self.heads, self.size, int(first), int(last), self.causal
+        if self.keys:
+            return Shape(*own, self.keys, self.size, query_row=2 * self.keys, value_row=self.keys)
+        size = self.size
+        return Shape(*own, count, 3 * size, key_channel=size, value_channel=2 * size)
+
+    @property
+    def _needed(self) -> str:
+        if self.keys:
+            return f"(samples, {2 * self.keys} + rows, heads * size)"
+        return "(samples, rows, 3 * heads * size)"
 
     def _run(
         self,
@@ -242,14 +275,14 @@ class Attention:
         mask = (
             0
             if kept is None
-            else _whole(kept, (shape.samples, self.heads, shape.rows, shape.rows), "kept")
+            else _whole(kept, (shape.samples, self.heads, shape.rows, shape.keys), "kept")
         )
         if shape.samples and shape.first < shape.last:
             floats, places = layout(
-                shape.rows, self.size, backward=len(maps) > 2, drops=kept is not None
+                shape.keys, self.size, backward=len(maps) > 2, drops=kept is not None
             )
             scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
-            tables = np.empty(table_size(shape.rows, self.size), np.int64)
+            tables = np.empty(table_size(shape.keys, self.size), np.int64)
             narrow = (_narrow(operand, shape) for operand in roundings)
             kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables, *narrow)
 
@@ -258,16 +291,18 @@ class Attention:
             raise ValueError("causal attention takes no lengths: no row sees those behind it")
         given = np.asarray(lengths)
         fits = given.shape == (shape.samples,) and np.issubdtype(given.dtype, np.integer)
-        if not fits or ((given < 0) | (given > shape.rows)).any():
+        if not fits or ((given < 0) | (given > shape.keys)).any():
             raise ValueError(
-                f"lengths = {lengths}: {shape.samples} whole numbers from 0 to {shape.rows} are"
+                f"lengths = {lengths}: {shape.samples} whole numbers from 0 to {shape.keys} are"
                 " needed, one a sample"
             )
         return np.require(given, np.int64, ["C", "A", "W"])
 
 
 def _narrow(operand: Operand | None, shape: Shape) -> Narrow:
-    return whole() if operand is None else operand.narrow(shape.samples, shape.heads, shape.rows)
+    if operand is None:
+        return whole()
+    return operand.narrow(shape.samples, shape.heads, shape.keys, shape.rows)
 
 
 def _maps(array: Floats, shape: tuple[int, ...], name: str) -> Maps:
@@ -295,9 +330,10 @@ def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floa
     """Return (y, statistics), new arrays; `masks` are `lengths`, `kept` and `shares`. See
     `Attention.forward`.
     """
+    samples, rows = x.shape[0], attention.queries(x.shape[1])
     y, statistics = (
-        new(*x.shape[:2], attention.channels),
-        new(*attention.statistics_shape(*x.shape[:2])),
+        new(samples, rows, attention.channels),
+        new(*attention.statistics_shape(samples, rows)),
     )
     attention.forward(x, y, statistics, **masks)
     return y, statistics

@@ -286,18 +286,22 @@ def forward(
 ) -> None:
     """Set outputs and statistics of some rows; `shares` says how operands of values are rounded."""
     work, size = _work(memory, places, scale), shape.size
-    pitch = x.row if shape.rows <= _FEW else size
+    pitch = x.row if shape.keys <= _FEW else size
     numbers = fill_tables(tables, pitch)
     for sample in range(shape.samples):
-        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
+        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.keys
         for head in range(shape.heads):
-            q, place = _channels(_sample(x, sample), 3 * head * size), sample * shape.heads + head
+            own, place = (
+                _channels(_sample(x, sample), shape.width * head),
+                sample * shape.heads + head,
+            )
+            q, k = _after(own, shape.query_row), _channels(own, shape.key_channel)
+            values = _after(_channels(own, shape.value_channel), shape.value_row)
             outputs = _channels(_sample(y, sample), head * size)
             top = statistics + FLOAT_BYTES * 2 * place * shape.rows
             inverse = top + FLOAT_BYTES * shape.rows
             if count:
-                keys = near(_channels(q, size), pitch, count, size, work.keys)
-                values = _channels(q, 2 * size)
+                keys = near(k, pitch, count, size, work.keys)
                 pack_rows(values.place, values.pitch, count, size, work.key_rows)
             for first in range(shape.first, shape.last, BLOCK):
                 block = Query(
@@ -308,10 +312,10 @@ def forward(
                 )
                 out = _after(outputs, first)
                 if kept:
-                    own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
-                    turn_kept(block, own, shape.rows, work.kept)
+                    mask = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.keys
+                    turn_kept(block, mask, shape.keys, work.kept)
                 if count:
-                    element = head * shape.rows * shape.rows + first
+                    element = head * shape.keys * shape.rows + first
                     rounds = shares, element, sample, memory
                     own_rows = _after(q, first), keys, out
                     forward_block(block, size, *own_rows, kept != 0, work, numbers, *rounds)
@@ -345,28 +349,35 @@ def backward(
     `shares` and `score_rounding` say how shares and errors of scores are rounded.
     """
     work, size = _work(memory, places, scale), shape.size
-    pitch = x.row if shape.rows <= _FEW else size
+    pitch = x.row if shape.keys <= _FEW else size
     numbers = fill_tables(tables, pitch)
     for sample in range(shape.samples):
-        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.rows
+        count = shape.last if shape.causal else lengths[sample] if lengths.size else shape.keys
         for head in range(shape.heads):
-            q, place = _channels(_sample(x, sample), 3 * head * size), sample * shape.heads + head
-            dq = _channels(_sample(dx, sample), 3 * head * size)
-            dk, dv = _channels(dq, size), _channels(dq, 2 * size)
+            own, place = (
+                _channels(_sample(x, sample), shape.width * head),
+                sample * shape.heads + head,
+            )
+            q, k = _after(own, shape.query_row), _channels(own, shape.key_channel)
+            v = _after(_channels(own, shape.value_channel), shape.value_row)
+            of_own = _channels(_sample(dx, sample), shape.width * head)
+            dq, dk = _after(of_own, shape.query_row), _channels(of_own, shape.key_channel)
+            dv = _after(_channels(of_own, shape.value_channel), shape.value_row)
             errors = _channels(_sample(dy, sample), head * size)
             top = statistics + FLOAT_BYTES * 2 * place * shape.rows
             inverse = top + FLOAT_BYTES * shape.rows
             fresh, last = shape.last == shape.rows, shape.last
             if fresh:
-                _clear_rows(_after(dk, count), shape.rows - count, 2 * size)
+                _clear_rows(_after(dk, count), shape.keys - count, size)
+                _clear_rows(_after(dv, count), shape.keys - count, size)
             if not count:
                 _clear_rows(_after(dq, shape.first), last - shape.first, size)
                 continue
-            pack_rows(_channels(q, size).place, q.pitch, count, size, work.key_rows)
+            pack_rows(k.place, k.pitch, count, size, work.key_rows)
             keys = Rows(work.key_rows, size)
             if pitch != size or size % WIDTH or size > PANEL:  # else these panels are dense
-                keys = near(_channels(q, size), pitch, count, size, work.keys)
-            values = near(_channels(q, 2 * size), pitch, count, size, work.values)
+                keys = near(k, pitch, count, size, work.keys)
+            values = near(v, pitch, count, size, work.values)
             if not fresh:
                 pack_dense(dk.place, dk.pitch, count, size, work.key_errors)
                 pack_dense(dv.place, dv.pitch, count, size, work.value_errors)
@@ -374,14 +385,14 @@ def backward(
                 first = max(shape.first, last - BLOCK)
                 block = Query(before=first, count=last - first, keys=count, causal=shape.causal)
                 if kept:
-                    own = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.rows
-                    turn_kept(block, own, shape.rows, work.kept)
+                    mask = kept + FLOAT_BYTES * (place * shape.rows + first) * shape.keys
+                    turn_kept(block, mask, shape.keys, work.kept)
                 clear(work.top, BLOCK)
                 clear(work.inverse, BLOCK)
                 copy(work.top, top + FLOAT_BYTES * first, block.count)
                 copy(work.inverse, inverse + FLOAT_BYTES * first, block.count)
                 own_rows = _after(q, first), keys, values, _after(errors, first), _after(dq, first)
-                element = head * shape.rows * shape.rows + first
+                element = head * shape.keys * shape.rows + first
                 rounds = shares, score_rounding, element, sample, memory
                 backward_block(block, size, *own_rows, kept != 0, work, numbers, fresh, *rounds)
                 fresh, last = False, first

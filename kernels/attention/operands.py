@@ -2,7 +2,7 @@
 values, and the errors of scores.
 
 Blocks run along the keys of a query, from key 0 on. Of stochastic rounding, the word of a head, a
-key and a query is number (head * rows + key) * rows + query of the sample, from the draws' first
+key and a query is number (head * keys + key) * rows + query of the sample, from the draws' first
 element on.
 """
 
@@ -69,13 +69,13 @@ class Operand:
         ):
             raise ValueError("numbers that go up by chance need draws with the samples' numbers")
 
-    def narrow(self, samples: int, heads: int, rows: int) -> Narrow:
-        """Return it as kernels of attention take it.
+    def narrow(self, samples: int, heads: int, keys: int, rows: int) -> Narrow:
+        """Return it as kernels of attention take it, of this number of keys and of rows of queries.
 
         Raises:
             ValueError: samples have another number of numbers, or heads too many elements.
         """
-        return self.of_lines(samples, heads * rows * rows, rows)
+        return self.of_lines(samples, heads * keys * rows, rows)
 
     def of_lines(self, samples: int, elements: int, step: int) -> Narrow:
         """Return it as kernels take it, of samples with this number of elements each, in lines that

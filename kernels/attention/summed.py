@@ -180,7 +180,8 @@ class _Heads:
     @property
     def _shape(self) -> Shape:
         samples, heads, rows, size = self.inputs["q"][0].shape
-        return Shape(samples, rows, heads, size, 0, rows, self.attention.causal)
+        causal = self.attention.causal
+        return Shape(samples, rows, heads, size, 0, rows, causal, rows, 3 * size)
 
     @property
     def _scale(self) -> Floats:

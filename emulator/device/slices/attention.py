@@ -56,12 +56,13 @@ class AttentionSlice(SliceNumerics):
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
         heads, size = part.channels * self._sharing, operation.size(part.layer.input)
-        self._kernel = Attention(heads, size, operation.causal)
+        self._kernel = Attention(heads, size, operation.causal, keys=operation.keys)
         if formats is not None and formats.precision.accumulate != "fp32":
             sums = SliceSums(formats.precision).kind
             self._kernel = SummedAttention(
                 heads, size, operation.causal, sums=sums, dot=formats.precision.dot
             )
+        self._rows, self._keys = operation.rows_of(part.layer.input)
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.stream | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
@@ -74,7 +75,7 @@ class AttentionSlice(SliceNumerics):
         lengths, samples = training.lengths, training.samples
         rows, statistics, y = self._attend(x, partial, lengths, samples)
         keys = (
-            np.full(len(x), x.shape[1], np.int64)
+            np.full(len(x), self._keys, np.int64)
             if lengths is None
             else np.asarray(lengths, np.int64)
         )
@@ -98,13 +99,14 @@ class AttentionSlice(SliceNumerics):
         rows = self._arena.take((samples, tokens, len(self.part.in_channels)))
         rows[...] = x[:, :, 0, self._begin : self._begin + rows.shape[2]]
         before = 0 if partial is None else partial.shape[-1]
-        y = self._arena.take((samples, tokens, 1, before + self._kernel.channels))
+        queries = self._rows
+        y = self._arena.take((samples, queries, 1, before + self._kernel.channels))
         if partial is not None:
             y[..., :before] = partial
-        statistics = self._arena.take(self._kernel.statistics_shape(samples, tokens))
+        statistics = self._arena.take(self._kernel.statistics_shape(samples, queries))
         heads = self._by_heads(rows)
-        for some, masks in self._masks(samples, tokens, lengths, numbers):
-            shares = self._operand("activations", numbers, some, masks, tokens)
+        for some, masks in self._masks(samples, lengths, numbers):
+            shares = self._operand("activations", numbers, some, masks, queries)
             out = y[some, :, 0, before:], statistics[some]
             masks |= self._again(numbers, some, tokens)
             self._kernel.forward(heads[some], *out, shares=shares, **masks)
@@ -146,7 +148,7 @@ class AttentionSlice(SliceNumerics):
         return rows.reshape(*rows.shape[:2], self.part.channels, self._sharing + 2, -1)
 
     def _masks(
-        self, samples: int, tokens: int, lengths: Lengths | None, numbers: Numbers | None
+        self, samples: int, lengths: Lengths | None, numbers: Numbers | None
     ) -> Iterator[tuple[slice, dict[str, Any]]]:
         """Yield the samples with their masks: which rows are keys, and in training (`numbers`) what
         dropout keeps.
@@ -160,11 +162,11 @@ class AttentionSlice(SliceNumerics):
         if numbers is None or not self._dropout:
             yield slice(None), {"lengths": lengths}
             return
-        kept = self._arena.take((1, self._kernel.heads, tokens, tokens))
+        kept = self._arena.take((1, self._kernel.heads, self._rows, self._keys))
         key: dict[str, Any] = {
             "rate": self._dropout,
             **self._stream,
-            "first": self.part.begin * self._sharing * tokens * tokens,
+            "first": self.part.begin * self._sharing * self._rows * self._keys,
         }
         for place in range(samples):
             some = slice(place, place + 1)
@@ -185,13 +187,13 @@ class AttentionSlice(SliceNumerics):
         if self._formats is None:
             return None
         layer, own = self.part.layer, None if numbers is None else numbers[some]
-        first = self.part.begin * self._sharing * layer.input[1] ** 2
+        first = self.part.begin * self._sharing * self._rows * self._keys
         pairs = 0
         if own is not None and self._kernel.causal:
             pairs = len(own) * counted_rows * (counted_rows + 1) // 2
         elif own is not None:
             lengths = masks["lengths"]
-            keys = len(own) * layer.input[1] if lengths is None else int(np.sum(lengths))
+            keys = len(own) * self._keys if lengths is None else int(np.sum(lengths))
             pairs = counted_rows * keys
         values = self._kernel.heads * pairs
         return self._formats.operand(kind, layer.makes.number, first, own, values)
@@ -255,7 +257,7 @@ class AttentionSlice(SliceNumerics):
             partial[:, :, 0, self._begin : self._begin + held] += dx
             return partial
         beyond = 0 if partial is None else partial.shape[-1]
-        whole = self._arena.take((*dy.shape[:3], held + beyond))
+        whole = self._arena.take((len(dy), rows.shape[1], 1, held + beyond))
         if partial is not None:
             whole[..., held:] = partial
         self._attend_back(rows, statistics, own, whole[:, :, 0, :held], keys, numbers)
@@ -267,9 +269,9 @@ class AttentionSlice(SliceNumerics):
         """Write the errors of the slice's inputs to `dx`."""
         heads = self._by_heads(rows)
         errors = dx if self._sharing == 1 else self._arena.take(heads.shape)
-        for some, masks in self._masks(len(rows), rows.shape[1], lengths, numbers):
+        for some, masks in self._masks(len(rows), lengths, numbers):
             shares = self._operand("activations", numbers, some, masks, 0)
-            of_scores = self._operand("errors", numbers, some, masks, rows.shape[1])
+            of_scores = self._operand("errors", numbers, some, masks, self._rows)
             own = heads[some], statistics[some], dy[some], errors[some]
             masks |= self._again(numbers, some, rows.shape[1], with_errors=True)
             self._kernel.backward(*own, shares=shares, score_errors=of_scores, **masks)

@@ -1,4 +1,5 @@
-"""Attention of a sequence's rows to one another, by heads (Vaswani et al., 2017, section 3.2).
+"""Attention of a sequence's rows to one another, or to those of another sequence, by heads (Vaswani
+et al., 2017, section 3.2).
 
 A token is a row. What makes queries, keys and values, and what takes the heads' results, are
 `conv`s of kernel 1.
@@ -13,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...common import Channels, Rate
+from ...common import Channels, Positive, Rate
 from ..onnx_nodes import Export, Form
-from ..operation import Arithmetic, LayerRows, Reread, RowLayer
+from ..operation import Arithmetic, EngineView, LayerRows, Reread, RowLayer
 from ..shape import Shape, shown
 
 
@@ -30,17 +31,40 @@ class Attention(RowLayer):
     v, and a cut is by whole groups. It has no weights. Where it is `causal`, a row sees itself and
     the rows before it, else all. In training, each share that a row has of another is zeroed with
     probability `dropout`, and the others are scaled.
+
+    With `keys`, queries see another sequence of so many rows, as a decoder's see an encoder's
+    results (section 3.2.3). The map that it takes has rows of keys, then as many of values, then
+    those of the queries, each head by head: a `concat` of rows makes it of three layers' results.
     """
 
     heads: Channels
     kv_heads: Channels | None = None
     causal: bool = False
     dropout: Rate = 0.0
+    keys: Positive | None = None
 
     type = "attention"
     onnx = ("Attention",)
     bias: ClassVar[bool] = False  # type: ignore[misc]  # it has no weights
     looks_back, has_pg = True, False
+
+    def __post_init__(self) -> None:
+        if self.keys is not None and (self.causal or self.kv_heads not in (None, self.heads)):
+            raise ValueError(
+                f"`keys` = {self.keys}: rows of another sequence have no order with the queries, and"
+                " stand in as many channels; should be without `causal` and `kv_heads`"
+            )
+
+    @property
+    def parts(self) -> int:
+        """The channels of a group's row, in heads: queries, keys and values; with `keys`, one."""
+        return 1 if self.keys else self.sharing + 2
+
+    def rows_of(self, shape: Shape) -> tuple[int, int]:
+        """Return the rows of queries, and those of keys that a row may see."""
+        if self.keys is None:
+            return shape[1], shape[1]
+        return shape[1] - 2 * self.keys, self.keys
 
     @property
     def groups(self) -> int:  # type: ignore[override]  # as a key, of convolutions, it is a number
@@ -59,7 +83,7 @@ class Attention(RowLayer):
 
     def size(self, shape: Shape) -> int:
         """Return the channels of a head's queries, keys or values."""
-        return shape[0] // (self.groups * (self.sharing + 2))
+        return shape[0] // (self.groups * self.parts)
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`: there are none."""
@@ -83,17 +107,17 @@ class Attention(RowLayer):
         """Return the products of a group's row, for as many matrices, by heads rounded up; all rows
         take the mean.
         """
-        rows, size = shape[1], self.size(shape)
-        # A causal row t, from 0, sees t + 1 keys: (rows + 1) / 2 on average.
-        of_head = -(-matrices * size * (rows + 1) // 2) if self.causal else matrices * size * rows
+        (_, keys), size = self.rows_of(shape), self.size(shape)
+        # A causal row t, from 0, sees t + 1 keys: (keys + 1) / 2 on average.
+        of_head = -(-matrices * size * (keys + 1) // 2) if self.causal else matrices * size * keys
         return self.sharing * of_head
 
     def reread(self, shape: Shape, rows_at_once: int = 1) -> Reread:
         """See `LayerOperation`: k and v of what each row sees, and in EB also errors of these, in
         and out.
         """
-        rows, size = shape[1], self.size(shape)
-        seen = rows * (rows + 1) // 2 if self.causal else rows * rows
+        (rows, keys), size = self.rows_of(shape), self.size(shape)
+        seen = rows * (rows + 1) // 2 if self.causal else rows * keys
         moved = -(-seen // rows_at_once)
         # FP reads k and v. EB reads k, v and the sums of their errors so far, and writes these.
         return Reread(2 * size * moved, 2 * size * moved, 4 * size * moved)
@@ -104,15 +128,16 @@ class Attention(RowLayer):
         A score is scaled, its exponential summed; in EB scaled again, and its error is p (dp - d),
         where d is a sum over the head's results. Each row and head has a division.
         """
-        rows = self.heads * shape[1]
-        scores = rows * (shape[1] + 1) // 2 if self.causal else rows * shape[1]
+        own, keys = self.rows_of(shape)
+        rows = self.heads * own
+        scores = rows * (keys + 1) // 2 if self.causal else rows * keys
         return Arithmetic(5 * scores + math.prod(made), 2 * scores, rows)
 
     def kept_values(self, shape: Shape) -> int:
         """See `LayerOperation`: the largest score of each row and head, and 1 / sum
         (FlashAttention).
         """
-        return 2 * self.heads * shape[1]
+        return 2 * self.heads * self.rows_of(shape)[0]
 
     def with_channels(self, channels: int) -> Attention:
         """See `LayerOperation`; the channels are heads, none of which share k and v."""
@@ -127,14 +152,28 @@ class Attention(RowLayer):
                 ' one row a token and one column; put {type = "sequence"} or {type = "tokens"}'
                 " before it"
             )
-        check_heads(self.heads, self.groups, shape, self.groups * (self.sharing + 2))
-        return self.heads * self.size(shape), shape[1], 1
+        rows, keys = self.rows_of(shape)
+        if rows < 1:
+            raise ValueError(
+                f"`keys` = {keys}: {shape[1]} rows are not {keys} of keys, as many of values, and"
+                " queries"
+            )
+        check_heads(self.heads, self.groups, shape, self.groups * self.parts)
+        return self.heads * self.size(shape), rows, 1
+
+    def engine_view(self, shape: Shape, made: Shape) -> EngineView:
+        """See `LayerOperation`."""
+        return super().engine_view(shape, made)._replace(out_rows=made[1])
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
         """See `LayerOperation`; full attention waits for the last row, and all its errors leave
-        with the last one.
+        with the last one. With `keys`, a row waits for its own query, and all keys and values
+        before it; its errors leave with its own row, those of keys and values with the last one.
         """
-        tokens = np.arange(shape[1])
+        tokens = np.arange(made[1])
+        if self.keys is not None:
+            leaves = np.minimum(np.arange(shape[1]), made[1] - 1)
+            return LayerRows(tokens + 2 * self.keys, tokens, leaves, by_outputs=True)
         last = tokens if self.causal else np.full_like(tokens, shape[1] - 1)
         return LayerRows(last, tokens, last, by_outputs=True)
 
@@ -142,8 +181,8 @@ class Attention(RowLayer):
         """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax,
         products with v.
         """
-        nodes, name, rows = out.nodes, out.name, out.reads[0].shape[1]
-        q, k, v = self._parts(out)
+        nodes, name, (rows, _) = out.nodes, out.name, self.rows_of(out.reads[0].shape)
+        q, k, v = self._rows_of_parts(out) if self.keys else self._parts(out)
         size = self.size(out.reads[0].shape)
         turned = nodes.add("Transpose", [k], f"{name}/turned", perm=[0, 1, 3, 2])
         products = nodes.add("MatMul", [q, turned], f"{name}/products")
@@ -163,6 +202,23 @@ class Attention(RowLayer):
             out.result,
         )
         nodes.name(out.makes, out.result, Form.STEPS)
+
+    def _rows_of_parts(self, out: Export) -> Sequence[str]:
+        """Do as `_parts`, where these are rows of what is taken."""
+        nodes, name, size = out.nodes, out.name, self.size(out.reads[0].shape)
+        x, made = nodes.steps(out.x, f"{name}/steps"), {}
+        rows, keys = self.rows_of(out.reads[0].shape)
+        for part, first, count in (("k", 0, keys), ("v", keys, keys), ("q", 2 * keys, rows)):
+            bounds = (
+                nodes.numbers(f"{name}.{part}", first),
+                nodes.numbers(f"{name}.{part}.end", first + count),
+            )
+            axis = nodes.numbers(f"{name}.{part}.axis", 1)
+            own = nodes.add("Slice", [x, *bounds, axis], f"{name}/{part}_rows")
+            sizes = nodes.numbers(f"{name}.{part}.heads", 0, count, self.heads, size)
+            apart = nodes.add("Reshape", [own, sizes], f"{name}/{part}s")
+            made[part] = nodes.add("Transpose", [apart], f"{name}/{part}", perm=[0, 2, 1, 3])
+        return [made[part] for part in "qkv"]
 
     def _parts(self, out: Export) -> Sequence[str]:
         """Write the nodes of queries, keys and values, (samples, heads, rows, size) each; return
@@ -207,6 +263,15 @@ class Attention(RowLayer):
     def torch(self, nn: Any, shape: Shape) -> Sequence[Any]:
         """See `LayerOperation`; takes (samples, tokens, values), with the channels as here."""
         groups, sharing, causal, dropout = self.groups, self.sharing, self.causal, self.dropout
+        rows, before = self.rows_of(shape)
+
+        class Crossed(nn.Module):
+            def forward(self, x: Any) -> Any:
+                apart = x.unflatten(2, (groups, -1)).transpose(1, 2)
+                k, v, q = apart.split([before, before, rows], 2)
+                rate = dropout if self.training else 0.0
+                y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=rate)
+                return y.transpose(1, 2).flatten(2)
 
         class Heads(nn.Module):
             def forward(self, x: Any) -> Any:
@@ -219,7 +284,7 @@ class Attention(RowLayer):
                 y = nn.functional.scaled_dot_product_attention(q, k, v, **keys)
                 return y.transpose(1, 2).flatten(2)
 
-        return [Heads()]
+        return [Crossed() if self.keys else Heads()]
 
 
 def check_heads(heads: int, groups: int, shape: Shape, step: int, kind: str = "heads") -> None:

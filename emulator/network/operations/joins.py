@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ....kernels.layers.scale import gate_error
 from ..onnx_nodes import Export, Form
-from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
+from ..operation import Arithmetic, JoinedRows, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .scale import Affine, Shift, by_channel, is_by_channel, number_of, scaled
@@ -259,7 +259,11 @@ def multiplied(walk: Walk, node: OnnxNode) -> Value:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Concat(SfuOperation):
-    """Maps of one size, concatenated along channels: where branches end."""
+    """Maps of one size, concatenated along channels: where branches end. Along `rows`, maps of as
+    many channels and columns: one sequence behind another.
+    """
+
+    axis: Literal["channels", "rows"] = "channels"
 
     type = "concat"
     joins = True
@@ -267,12 +271,27 @@ class Concat(SfuOperation):
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
+        if self.axis == "rows":
+            if any(shape[::2] != inputs[0][::2] for shape in inputs):
+                raise ValueError(
+                    "joins rows of maps with as many channels and columns, but these are"
+                    f" {' and '.join(map(shown, inputs))}"
+                )
+            return inputs[0][0], sum(shape[1] for shape in inputs), inputs[0][2]
         if any(shape[1:] != inputs[0][1:] for shape in inputs):
             raise ValueError(
                 "joins channels of maps of one size, but these are"
                 f" {' and '.join(map(shown, inputs))}"
             )
         return sum(shape[0] for shape in inputs), *inputs[0][1:]
+
+    def row_maps(self, inputs: Sequence[Shape], made: Shape) -> Sequence[SfuRows | None]:
+        """See `SfuOperation`."""
+        if self.axis == "channels":
+            return super().row_maps(inputs, made)
+        firsts = itertools.accumulate((shape[1] for shape in inputs[:-1]), initial=0)
+        joined = zip(inputs, firsts, strict=True)
+        return [JoinedRows.of(shape[1], first, made[1]) for shape, first in joined]
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -296,11 +315,16 @@ class Concat(SfuOperation):
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
-        out.write("Concat", axis=2 if out.form is Form.STEPS else 1)
+        if self.axis == "rows":
+            out.write("Concat", axis=1 if out.form is Form.STEPS else 2)
+        else:
+            out.write("Concat", axis=2 if out.form is Form.STEPS else 1)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return ConcatUnit([tensor.shape[0] for tensor in step.reads], site)
+        axis = 1 if self.axis == "rows" else 3
+        sizes = [tensor.shape[axis == 1] for tensor in step.reads]
+        return ConcatUnit(sizes, site, axis=axis)
 
     @classmethod
     def _class_token(cls, walk: Walk, node: OnnxNode) -> Value:
@@ -421,20 +445,26 @@ class MultiplyUnit(Unit):
 
 
 class ConcatUnit(Unit):
-    """The channels of all inputs, in order."""
+    """The channels, or the rows, of all inputs, in order; `axis` is that of maps (samples, rows,
+    columns, channels).
+    """
 
-    def __init__(self, channels: Sequence[int], site: Site) -> None:
+    def __init__(self, sizes: Sequence[int], site: Site, *, axis: int) -> None:
         super().__init__(site)
-        ends = itertools.accumulate(channels, initial=0)
-        self._spans = [slice(*ends) for ends in itertools.pairwise(ends)]
+        ends = itertools.accumulate(sizes, initial=0)
+        before = [slice(None)] * axis
+        self._spans = [(*before, slice(*ends)) for ends in itertools.pairwise(ends)]
+        self._axis, self._size = axis, sum(sizes)
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
-        y = self.arena.take((*xs[0].shape[:3], self._spans[-1].stop))
+        shape = [*xs[0].shape]
+        shape[self._axis] = self._size
+        y = self.arena.take(tuple(shape))
         for span, x in zip(self._spans, xs, strict=True):
-            y[..., span] = x
+            y[span] = x
         return y, ()
 
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
         """See `Unit`."""
-        return [dz[..., span] for span in self._spans]
+        return [dz[span] for span in self._spans]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import Channels
+from ...common import Channels, NotNegative, Positive
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import LayerRows, RowLayer, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
@@ -159,6 +159,82 @@ class OneStepUnit(Unit):
         y = self.arena.take((len(x), 1, 1, self._channels))
         y[:, 0] = x[np.arange(len(x)), rows]
         return y
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rows(SfuOperation):
+    """`count` rows of a sequence, from row `first` on, such as the source's of a sequence of source
+    and target.
+    """
+
+    first: NotNegative = 0
+    count: Positive
+
+    type = "rows"
+    by_channel = True
+    torch_form = "rows"
+
+    def output(self, inputs: Several[Shape]) -> Shape:
+        """See `Operation`."""
+        channels, rows, columns = sequence_shape(inputs, self.type, "token")
+        if self.first + self.count > rows:
+            raise ValueError(
+                f"takes {self.count} rows from row {self.first} on, and there are {rows}"
+            )
+        return channels, self.count, columns
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`; the last row waits for all, so that no error goes back for rows that
+        have not come.
+        """
+        forward = np.arange(made[1]) + self.first
+        forward[-1] = shape[1] - 1
+        backward = np.clip(np.arange(shape[1]) - self.first, 0, made[1] - 1)
+        return SfuRows(forward, backward)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`; takes (samples, steps, values)."""
+        rows = slice(self.first, self.first + self.count)
+
+        class Some(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return x[:, rows]
+
+        return Some()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        nodes, name = out.nodes, out.name
+        steps = nodes.steps(out.x, f"{name}/steps")
+        bounds = {"first": self.first, "end": self.first + self.count, "axis": 1}
+        numbers = [nodes.numbers(f"{name}.{key}", number) for key, number in bounds.items()]
+        out.write_of([steps], "Slice", *numbers, form=Form.STEPS)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return RowsUnit(slice(self.first, self.first + self.count), step.input, site)
+
+
+class RowsUnit(Unit):
+    """Some rows; all others have no error."""
+
+    def __init__(self, some: slice, shape: Shape, site: Site) -> None:
+        super().__init__(site)
+        self._some, (self._channels, self._rows, _) = some, shape
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take((len(x), self._some.stop - self._some.start, 1, self._channels))
+        y[...] = x[:, self._some]
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take((len(dz), self._rows, 1, self._channels))
+        dx[...] = 0
+        dx[:, self._some] = dz
+        return (dx,)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

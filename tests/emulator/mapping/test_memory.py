@@ -139,7 +139,7 @@ KEPT = {
         ("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"),
         0,
     ),
-    **dict.fromkeys(("rotary", "sequence"), 0),
+    **dict.fromkeys(("rotary", "rows", "sequence"), 0),
 }
 """Maps that each operation of an SFU needs when errors come back; of others bits of each value
 alone, or nothing.
@@ -147,7 +147,7 @@ alone, or nothing.
 
 
 OF_SEQUENCES = (
-    *("sequence", "tokens", "rotary", "head-norm", "positions", "last-step", "first-step"),
+    *("sequence", "tokens", "rotary", "head-norm", "positions", "last-step", "first-step", "rows"),
 )
 
 

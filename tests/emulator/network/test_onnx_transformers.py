@@ -221,6 +221,7 @@ def test_the_operator_attention(tmp_path: Path) -> None:
         assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
         shared = groups if groups < HEADS else None
         keys = {"heads": HEADS, "kv_heads": shared, "causal": bool(causal), "dropout": 0.0}
+        keys |= {"keys": None}
         assert vars(network.layers[1].operation) == keys
         again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
         x = torch.from_numpy(draw.normal(size=(2, TOKENS, WIDTH)).astype(np.float32))

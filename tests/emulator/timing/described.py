@@ -173,6 +173,11 @@ class Window(NamedTuple):
             before, after = (operation.get(side, 0) for side in SIDES[axis])
             outputs = (inputs - 1) * scale + 1 + before + after
             return cls(1, 1, before, inputs, outputs, scale=scale, zeros=True)
+        elif operation["type"] == "rows" and not axis:
+            return cls(1, 1, -operation.get("first", 0), inputs, operation["count"])
+        elif operation["type"] == "attention" and "keys" in operation and not axis:
+            before = 2 * operation["keys"]  # keys and values, before the queries
+            return cls(1, 1, -before, inputs, inputs - before)
         waits_for_all = operation.get("bidirectional", False)
         if operation["type"] == "attention":
             waits_for_all = not operation.get("causal", False)
@@ -224,7 +229,7 @@ class Window(NamedTuple):
                 out for out in range(self.outputs) if self.last_input(out) >= self.inputs - 1 - row
             )
             return self.outputs - 1 - next(waiting)
-        return min((row + self.pad) // self.stride, self.outputs - 1)
+        return min(max(0, row + self.pad) // self.stride, self.outputs - 1)
 
 
 class Map(NamedTuple):
@@ -246,6 +251,11 @@ class Map(NamedTuple):
     def bytes(self, channels: int) -> int:
         return channels * self.rows * self.columns * VALUE_BYTES
 
+    @property
+    def joins_rows(self) -> bool:
+        """Whether its rows are those of its sources, one after another."""
+        return self.operation.get("axis") == "rows"
+
 
 def read_maps(network: Table) -> dict[str, Map]:
     """Return all maps by name, in the order of the file."""
@@ -265,23 +275,21 @@ def read_maps(network: Table) -> dict[str, Map]:
             first = max((maps[name] for name in sources), key=lambda made: made.bytes(1))
         layer += opens
         rows, columns = Window.of(operation, 0, first.rows), Window.of(operation, 1, first.columns)
-        joined = (
-            sum(maps[name].channels for name in sources)
-            if operation["type"] == "concat"
-            else first.channels
-        )
+        joined, made_rows = first.channels, rows.outputs
+        if operation.get("axis") == "rows":
+            made_rows = sum(maps[name].rows for name in sources)
+        elif operation["type"] == "concat":
+            joined = sum(maps[name].channels for name in sources)
         if operation["type"] == "sequence":
             joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
         if operation["type"] == "attention":
             heads, keys = operation["heads"], operation.get("kv_heads") or operation["heads"]
-            channels = joined * heads // (heads + 2 * keys)
+            channels = joined if "keys" in operation else joined * heads // (heads + 2 * keys)
         if operation["type"] in RECURRENT:
             channels = Recurrent.of(operation, 0).values
         window = rows._replace(backwards=backwards)
-        made = Map(
-            channels, rows.outputs, columns.outputs, layer, opens, operation, sources, window
-        )
+        made = Map(channels, made_rows, columns.outputs, layer, opens, operation, sources, window)
         maps[operation.get("name", f"operation {number}")] = made
     return _with_frozen(maps, network.get("freeze", []))
 
@@ -450,9 +458,11 @@ class Slice:
             self.out_end, kept = 2, self.outputs.bytes(width)
         if self.attends:
             groups = operation.get("kv_heads") or operation["heads"]  # what it may be cut into
-            heads, tokens = operation["heads"] // groups * width, self.inputs.rows
-            size = self.inputs.channels // (operation["heads"] + 2 * groups)
-            keys = tokens + 1 if operation.get("causal") else 2 * tokens  # twice the mean of a row
+            heads, tokens = operation["heads"] // groups * width, self.outputs.rows
+            parts = operation["heads"] + 2 * groups * ("keys" not in operation)
+            size, seen = self.inputs.channels // parts, operation.get("keys", tokens)
+            keys = seen + 1 if operation.get("causal") else 2 * seen  # twice the mean of a row
+            self.rows["eb"] = tokens
             group = self.inputs.channels // groups
             taken, self.passed = group * width, group * self.end
             self.made, self.out_end = size * heads, size * operation["heads"] // groups * self.end

@@ -496,7 +496,11 @@ def attention_networks(draw: st.DrawFn) -> Table:
             **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {}),
         }
         if draw(st.booleans()):
-            operations.append({"type": draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))})
+            kind = draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))
+            operations.append({"type": kind, "name": f"n{n}"})
+        if draw(st.integers(0, 2)) == 0:
+            last, tokens = draw(crossed(operations, n, last, groups, size, width, tokens))
+            continue
         operations += [
             {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
             *([{"type": "head-norm", **heads}] if draw(st.booleans()) else []),
@@ -524,6 +528,45 @@ def attention_networks(draw: st.DrawFn) -> Table:
         "input": [draw(st.integers(1, 9)), tokens, 1],
         "layers": [*named, {"type": "softmax"}],
     }
+
+
+@st.composite
+def crossed(
+    draw: st.DrawFn,
+    operations: list[Table],
+    number: int,
+    last: str,
+    heads: int,
+    size: int,
+    width: int,
+    tokens: int,
+) -> tuple[str, int]:
+    """Add attention of some of a sequence's rows to some others; return its result and its rows."""
+    own = f"q{number}", f"k{number}", f"v{number}"
+    counts, sources = dict[str, int](), dict[str, str]()
+    for part, taken in (("memory", last), ("queries", operations[-1]["name"])):
+        counts[part], sources[part] = tokens, taken
+        if draw(st.booleans()):
+            counts[part] = draw(st.integers(1, tokens))
+            sources[part] = f"{part}{number}"
+            keys = {"count": counts[part], "first": draw(st.integers(0, tokens - counts[part]))}
+            operations.append({"type": "rows", "from": taken, "name": sources[part], **keys})
+    of_layers = dict(zip(own, (sources["queries"], *[sources["memory"]] * 2), strict=True))
+    layer: Table = {"type": "conv", "channels": heads * size, "kernel": 1}
+    operations += [
+        {**layer, "name": name, "from": of_layers[name]} for name in draw(st.permutations(own))
+    ]
+    q, k, v = own
+    heads_of: Table = {"heads": heads, "keys": counts["memory"]}
+    operations += [
+        {"type": "concat", "axis": "rows", "from": [k, v, q]},
+        {"type": "attention", **heads_of, "name": f"a{number}"},
+        {"type": "conv", "channels": width, "kernel": 1, "name": f"p{number}"},
+    ]
+    if draw(st.booleans()):
+        whole = sources["queries"] if counts["queries"] < tokens else last
+        operations.append({"type": "add", "from": [f"p{number}", whole], "name": f"s{number}"})
+    return str(operations[-1]["name"]), counts["queries"]
 
 
 @st.composite

@@ -256,8 +256,19 @@ class Chain(Marks):
         ]
 
     def taken(self, made: Any, source: str, row: int) -> int:
-        """The row of a source that a row of a map waits for; a factor of channels has one."""
+        """The row of a source that a row of a map waits for; a factor of channels has one, and rows
+        that are joined have their own.
+        """
+        if made.joins_rows:
+            row = max(0, row - self.begin_of(made, source))
+            return int(min(row, self.maps[source].rows - 1))
         return min(made.window.last_input(row), self.maps[source].rows - 1)
+
+    def begin_of(self, made: Any, source: str, behind: bool = False) -> int:
+        """The row of a map at which those of a source begin; `behind`, counted from the last one."""
+        place = made.sources.index(source)
+        others = made.sources[place + 1 :] if behind else made.sources[:place]
+        return sum(self.maps[name].rows for name in others)
 
     def outputs(self, part: Slice, sample: int, row: int) -> list[Mark]:
         """After which a row leaves a slice: it is computed, and the slice before has sent the
@@ -294,6 +305,8 @@ class Chain(Marks):
                     )
                 whole = made.operation["type"] == "multiply" and self.maps[name].rows < made.rows
                 last = made.rows - 1 if whole else made.window.last_error(row)
+                if made.joins_rows:
+                    last = row + self.begin_of(made, name, made.window.backwards)
                 found += self.errors(other, device, sample, last)
         return found
 
