@@ -174,8 +174,8 @@ STEPS = 64
 class Description(NamedTuple):
     """What is known of a data set without its samples.
 
-    `targets` is the shape of a sample's label, `numbers` says that targets are numbers, and
-    `by_targets` and `symbols` are those of `Dataset`.
+    `targets` is the shape of a sample's label, `numbers` says that targets are numbers, `differs`
+    that samples do in length, and `by_targets` and `symbols` are those of `Dataset`.
     """
 
     n_train: int
@@ -186,13 +186,14 @@ class Description(NamedTuple):
     targets: tuple[int, ...] = ()
     numbers: bool = False
     by_targets: bool = False
+    differs: bool = False
 
     @classmethod
     def of(cls, data: Dataset) -> Description:
         """Return the description of a loaded data set."""
-        labels = data.train_labels
+        labels, differs = data.train_labels, data.train_lengths is not None
         counts = data.n_train, data.n_test, data.shape, data.n_classes, data.symbols
-        return cls(*counts, labels.shape[1:], labels.dtype.kind == "f", data.by_targets)
+        return cls(*counts, labels.shape[1:], labels.dtype.kind == "f", data.by_targets, differs)
 
 
 class _Layout(NamedTuple):

@@ -91,6 +91,11 @@ def check_fits(network: Network, name: str, said: Description) -> None:
         InputError: it does not.
     """
     source = f"`data` = {name!r}"
+    if said.differs and (taker := _by_place(network)):
+        raise InputError(
+            f"{source}: samples differ in length, and {taker} takes the same rows of each; give"
+            " samples of one length (`text_samples` = windows)"
+        )
     if network.loss == "softmax" and said.n_classes == network.classes == 1 and not said.numbers:
         raise InputError(
             f"{source}: has one class, and network {network.name} one output: there is nothing to"
@@ -109,6 +114,18 @@ def check_fits(network: Network, name: str, said: Description) -> None:
         _check_classes(network, source, said)
     else:
         _check_numbers(network, source, said)
+
+
+def _by_place(network: Network) -> str:
+    """Return the first operation that takes rows by their places in each sample, as cross-attention
+    does; "" if there is none.
+    """
+    for layer in network.layers:
+        for operation in (layer.operation, *(step.operation for step in layer.sfu)):
+            of_rows = operation.type == "rows" or getattr(operation, "axis", None) == "rows"
+            if of_rows or getattr(operation, "keys", None):
+                return f"`{operation.type}` of layer {layer.name}"
+    return ""
 
 
 def _check_inputs(network: Network, source: str, said: Description) -> None:

@@ -4,6 +4,7 @@ times and bytes by hand, and PyTorch's losses.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -191,4 +192,13 @@ def test_rows_that_do_not_fit(step: Table, message: str, one_line: Any) -> None:
 def test_sums_in_other_formats_are_refused(one_line: Any) -> None:
     with pytest.raises(InputError, match="adds? in fp32") as error:
         trained(translator(12, 3, 6, 5), devices=1, precision="mxfp8 accumulate=dot:8")
+    assert one_line(error)
+
+
+def test_samples_that_differ_in_length_are_refused(one_line: Any) -> None:
+    network, data = translator(12, 3, 6, 5), data_of(32, 6, 5)
+    lengths = np.arange(32) % 11 + 1
+    data = dataclasses.replace(data, train_lengths=lengths, test_lengths=lengths[:4])
+    with pytest.raises(InputError, match=r"differ in length, and `rows` of layer table") as error:
+        emuchain.train(network, data=data, devices=1, progress="none", **KEYS)
     assert one_line(error)
