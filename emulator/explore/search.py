@@ -1,4 +1,5 @@
-"""Orders of F, B and W searched for the times of a pipeline's stages, under a limit of memory.
+"""Orders of F, B and W, and R where that is allowed, searched for the times of a pipeline's stages,
+under a limit of memory.
 
 List schedules (Qi et al., ICLR 2024, section 3: W fills gaps, or frees memory that is full) and the
 orders of kinds that ship are where it begins; the best is improved by moves along its critical
@@ -32,6 +33,7 @@ from ..schedule import (
     cut_samples,
     dry_run,
 )
+from .again import Again, Parts, completed, fitted, peaks_of
 
 Orders = NDArray[np.int64]
 """Actions of each device, (N, actions), as `kernels.pipeline` numbers them."""
@@ -116,8 +118,9 @@ def search_order(
     memory: Sequence[Fraction] | None = None,
     share: Fraction | None = None,
     begin: Schedule | None = None,
+    waiting: Fraction | None = None,
 ) -> Searched:
-    """Return the best order that is found of F, B and W of one mini-batch.
+    """Return the best order that is found of F, B and W of one mini-batch, and of R.
 
     Args:
         search: the kind of search.
@@ -127,11 +130,13 @@ def search_order(
         share: the part of a micro-batch that is kept from B to W; without it, the search's.
         begin: an order of one mini-batch that the answer takes no longer than; where B includes W,
             it is needed.
+        waiting: the part of a micro-batch that is kept from F to R; without it, there is no R.
 
     Raises:
         InputError: there is no room for one micro-batch, or the machine has no order of actions.
     """
-    problem = _Problem(search, shape, memory, search.share if share is None else share, begin)
+    parts = search.share if share is None else share, waiting
+    problem = _Problem(search, shape, memory, parts, begin)
     order, time = problem.best()
     schedule = problem.schedule(order)
     dry_run(schedule, aligned=True)
@@ -146,10 +151,10 @@ class _Problem:
         search: Search,
         shape: Shape,
         memory: Sequence[Fraction] | None,
-        share: Fraction,
+        parts: tuple[Fraction, Fraction | None],
         begin: Schedule | None = None,
     ) -> None:
-        machine = shape.machine
+        (share, waiting), machine = parts, shape.machine
         self._fused, self._from = machine.backward is Backward.FUSED, begin
         if machine.engines is not Engines.TURNS or machine.transport is Transport.STREAMED:
             raise InputError(
@@ -161,14 +166,19 @@ class _Problem:
             raise InputError(f"`schedule` = {search.name!r}: has W apart from B; leave out --fused")
         if not 0 <= share <= 1:
             raise InputError(f"`gradient_features` = {share}: must be from 0 to 1")
+        if waiting is not None and not 0 <= waiting <= 1:
+            raise InputError(f"`recompute_features` = {waiting}: must be from 0 to 1")
         # Where B includes W, that is an action of no time, and nothing is kept for it.
         share = Fraction(0) if self._fused else share
         self._search, self._shape, self._share = search, shape, share
+        self._recomputes = waiting is not None
+        waiting = Fraction(1) if waiting is None else waiting
         self._fold = Fold(shape.devices, shape.chunks, search.in_v)
         limits = self._limits(memory)
         costs, stages = shape.costs, range(self._fold.count)
         # A micro-batch of one stage is as many units as make what is kept of it a whole number.
-        unit = share.denominator
+        unit = math.lcm(share.denominator, waiting.denominator)
+        self._parts = Parts(unit, int(share * unit), int(waiting * unit))
         columns = (
             [self._fold.device(stage) for stage in stages],
             [cost.forward_ps for cost in costs],
@@ -176,12 +186,15 @@ class _Problem:
             [0 if self._fused else cost.known_pg_ps for cost in costs],
             [cost.transfer_ps for cost in costs],
             [0, *(cost.sent_errors_ps for cost in costs[:-1])],
-            [unit for _ in stages],
-            [share.numerator for _ in stages],
+            [self._parts.kept for _ in stages],
+            [self._parts.late for _ in stages],
+            [cost.recompute_ps for cost in costs],
+            [self._parts.waiting for _ in stages],
         )
         self._times = tuple(np.array(column, np.int64) for column in columns)
         stored = int(machine.transport is Transport.STORED)
-        self._sizes = (shape.devices, shape.micro_batches, machine.latency_ps, stored)
+        kinds = len(PASSES) + self._recomputes
+        self._sizes = (shape.devices, shape.micro_batches, machine.latency_ps, stored, kinds)
         whole = [math.floor(limit * shape.chunks * unit) for limit in limits]
         self._limit = np.array(whole, np.int64)
         self._spans = int(search.spans)
@@ -192,7 +205,7 @@ class _Problem:
     @property
     def _length(self) -> int:
         """Number of a device's actions."""
-        return len(PASSES) * self._shape.chunks * self._shape.micro_batches
+        return self._sizes[4] * self._shape.chunks * self._shape.micro_batches
 
     def _limits(self, memory: Sequence[Fraction] | None) -> Sequence[Fraction]:
         devices, count = self._shape.devices, self._shape.micro_batches
@@ -207,55 +220,73 @@ class _Problem:
         # More would not be used, and numbers stay small.
         return [min(limit, Fraction(count)) for limit in memory]
 
-    def best(self) -> tuple[Orders, int]:
+    def best(self) -> tuple[Again, int]:
         """Return the best order and its time in ps."""
-        order, time = min(self._starts(), key=lambda start: start[1])
+        plan, time = min(self._starts(), key=lambda start: start[1])
+        order = plan.order
         tries = min(self._search.tried // order.size, _MOST_TRIES)
         if time > self.bound_ps:
             arguments = self._times, self._sizes, self._limit, self._spans
-            time = kernels.improve_order(order, *arguments, tries, self.bound_ps, 1)
+            time = kernels.improve_order(*plan, *arguments, tries, self.bound_ps, 1)
         if time > self.bound_ps and not self._spans and self._fold.chunks == 1:
-            time = self._exact(order, time)
-        return order, time
+            plan, time = self._exact(plan, time)
+        return plan, time
 
-    def _exact(self, order: Orders, time: int) -> int:
-        """Search all orders, where these are few enough; return the time of the best."""
-        if order.size > _MOST_EXACT:
-            return time
+    def _exact(self, plan: Again, time: int) -> tuple[Again, int]:
+        """Search all orders, where these are few enough; return the best and its time."""
+        if plan.order.size > _MOST_EXACT:
+            return plan, time
         arguments = self._times, self._sizes, self._limit, self._most
-        nodes = kernels.best_order(order, *arguments, time, self._search.tried // _TRIED_FOR_NODE)
-        time = self._time(order)
+        order, again = plan.order.copy(), plan.again.copy()
+        most = self._search.tried // _TRIED_FOR_NODE
+        nodes = kernels.best_order(order, again, *arguments, time, most)
+        if (order != plan.order).any():
+            plan = Again(completed(order, again) if self._recomputes else order, again)
+            time = self._time(plan)
         if nodes >= 0:
             self.bound_ps = time
-        return time
+        return plan, time
 
     @property
     def _most(self) -> Orders:
         """By device, the most micro-batches between F and W, as far as a bound knows."""
-        if self._share == 1:
-            return self._limit // self._share.denominator
+        if self._share == 1 and not self._recomputes:
+            return self._limit // self._parts.kept
         return np.full(self._shape.devices, self._shape.micro_batches, np.int64)
 
-    def _time(self, order: Orders) -> int:
+    def _time(self, plan: Again) -> int:
         arguments = self._times, self._sizes, self._spans, self._begin, self._came
-        return int(kernels.time_order(order, *arguments))
+        return int(kernels.time_order(*plan, *arguments))
 
-    def _starts(self) -> Iterator[tuple[Orders, int]]:
+    def _starts(self) -> Iterator[tuple[Again, int]]:
         """Yield orders to begin with, and their times."""
+        for order in self._without_r():
+            shape = self._fold.count, self._shape.micro_batches
+            if self._recomputes:
+                plan = fitted(order, shape, self._parts, self._limit)
+            else:
+                plan = Again(order, np.zeros(shape, np.int64))
+                plan = plan if (self._kept(order) <= self._limit).all() else None
+            if plan is not None:
+                yield plan, self._time(plan)
+
+    def _without_r(self) -> Iterator[Orders]:
+        """Yield orders of F, B and W, which may need more memory than there is."""
         devices = self._shape.devices
-        for ahead, more, wait in itertools.product(
-            (1, 1.5, 2, 3, 99), (-1, 0, 1), (0, 500, 1000, 10**5)
+        length = len(PASSES) * self._shape.chunks * self._shape.micro_batches
+        # More R leave room for more F.
+        rooms = [self._limit] + [self._limit * 3 // 2, self._limit * 99] * self._recomputes
+        for room, ahead, more, wait in itertools.product(
+            rooms, (1, 1.5, 2, 3, 99), (-1, 0, 1), (0, 500, 1000, 10**5)
         ):
-            order = np.zeros((devices, self._length), np.int64)
+            order = np.zeros((devices, length), np.int64)
             warm = [int(ahead * (devices - d)) * self._fold.chunks + more for d in range(devices)]
             done = kernels.list_order(
-                order, self._times, self._sizes, self._limit, np.array(warm, np.int64), wait
+                order, self._times, self._sizes, room, np.array(warm, np.int64), wait
             )
             if done == order.size:
-                yield order, self._time(order)
-        for order in self._fixed():
-            if (self._kept(order) <= self._limit).all():
-                yield order, self._time(order)
+                yield order
+        yield from self._fixed()
 
     def _fixed(self) -> Iterator[Orders]:
         """Yield orders that know no times: those of kinds that ship are among them."""
@@ -293,7 +324,7 @@ class _Problem:
             ahead.append((back - first[device]) / forward[device])
             left = last[device] + (first[device] if self._spans else 0)
             late.append(left / max(gradient[device], 1))
-        room = self._share.denominator, self._share.numerator
+        room = self._parts.kept, self._parts.late
         for more, part in itertools.product(
             (0, 1), (0, 0.5, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5)
         ):
@@ -322,10 +353,11 @@ class _Problem:
             rows.append([kind * self._fold.count + at[chunk] for kind, chunk in row])
         return np.array(rows, np.int64)
 
-    def schedule(self, order: Orders) -> Schedule:
+    def schedule(self, plan: Again) -> Schedule:
         """Return an order as a schedule of one mini-batch."""
-        epoch, stages = self._shape.epoch, self._fold.count
-        programs = [[*_actions(row.tolist(), stages, self._fold, self._fused)] for row in order]
+        epoch, programs = self._shape.epoch, []
+        for row in plan.order:
+            programs.append([*_actions(row.tolist(), plan.again, self._fold, self._fused)])
         micro_batches = cut_samples(epoch.samples, epoch.batch, epoch.micro_batch)
         return Schedule(
             self._search.name,
@@ -340,14 +372,14 @@ class _Problem:
         """Return the most that each device keeps, in units of which a micro-batch of one stage has
         as many as the share has parts.
         """
-        unit, late = self._share.denominator, self._share.numerator
+        unit, late, _ = self._parts
         change = np.array([unit, late - unit, -late], np.int64)
         return np.cumsum(change[order // self._fold.count], axis=1).max(axis=1)
 
-    def peaks(self, order: Orders) -> tuple[Fraction, ...]:
+    def peaks(self, plan: Again) -> tuple[Fraction, ...]:
         """Return the most micro-batches, of all its stages, that each device keeps."""
-        whole = self._share.denominator * self._fold.chunks
-        return tuple(Fraction(int(kept), whole) for kept in self._kept(order))
+        whole = self._parts.kept * self._fold.chunks
+        return tuple(Fraction(int(kept), whole) for kept in peaks_of(plan, self._parts))
 
     def _bound(self) -> int:
         """Return a bound in ps that no order is below.
@@ -355,7 +387,7 @@ class _Problem:
         A device begins with the first micro-batch, has all its work to do, and its last B waits for
         those of the stages behind it, each of which has M F and M B to do first.
         """
-        _, forward, backward, gradient, _, _, _, _ = (column.tolist() for column in self._times)
+        _, forward, backward, gradient, *_ = (column.tolist() for column in self._times)
         fold, count = self._fold, self._shape.micro_batches
         first, last_f, last_b = [0] * fold.count, [0] * fold.count, [0] * fold.count
         for stage in range(fold.count):
@@ -404,20 +436,26 @@ class _Problem:
 
 
 def _actions(
-    codes: Sequence[int], stages: int, fold: Fold, fused: bool = False
+    codes: Sequence[int], again: Orders, fold: Fold, fused: bool = False
 ) -> Iterator[Action]:
     """Yield the actions of a device; each stage takes micro-batches in order, and W follows its B
-    where that includes it.
+    where that includes it. R is left out where nothing is computed again.
     """
-    done = [0] * (len(PASSES) * stages)
+    kinds, stages = (*PASSES, Kind.RECOMPUTE), fold.count
+    done = [0] * (len(kinds) * stages)
     for code in codes:
         place, stage = divmod(code, stages)
-        kind, chunk = PASSES[place], fold.chunk(stage)
+        kind, chunk = kinds[place], fold.chunk(stage)
+        redone = bool(again[stage, done[code]])
+        if kind is Kind.RECOMPUTE and not redone:
+            done[code] += 1
+            continue
         version = None if kind is Kind.GRADIENT else 0
         # B and W in cells of their own, so that CSV has W apart wherever it comes.
         joined = False if kind is Kind.BACKWARD and not fused else None
         if kind is not Kind.GRADIENT or not fused:
-            yield Action(kind, done[code], version, chunk=chunk, joined=joined)
+            drops = redone and kind is Kind.FORWARD
+            yield Action(kind, done[code], version, None, chunk, joined, recomputed=drops)
         if kind is Kind.BACKWARD and fused:
             yield Action(Kind.GRADIENT, done[code], None, chunk=chunk)
         done[code] += 1

@@ -1,14 +1,17 @@
 """Orders of a pipeline's actions: their times, a list schedule, and its improvement.
 
 A pipeline has S stages on N devices and M micro-batches. An action is a number `kind * S + stage`,
-with kinds F, B, W = 0, 1, 2; the k-th of a number is that of micro-batch k, since micro-batches are
-alike and pass each stage in order. An order is an array (N, actions of a device). All times are
-whole numbers.
+with kinds F, B, W, R = 0, 1, 2, 3; the k-th of a number is that of micro-batch k, since
+micro-batches are alike and pass each stage in order. An order is an array (N, actions of a device).
+All times are whole numbers.
+
+`again` (S, M) says of which micro-batches R computes features again. Orders with R have one of each
+micro-batch, between F and B; of others it does nothing and takes no time.
 
 `times` is a tuple of arrays over stages: the device, F, B without W, W, the messages of F and of B
-on their links, the memory that a micro-batch keeps from F to B, and from B to W. `sizes` is a
-tuple: N, M, the latency of a link, whether messages leave when their action is done (1) or begins
-(0).
+on their links, the memory that a micro-batch keeps from F to B, and from B to W, R, and the memory
+that is kept from F to R. `sizes` is a tuple: N, M, the latency of a link, whether messages leave
+when their action is done (1) or begins (0), the number of kinds: 3 without R, 4 with it.
 """
 
 from __future__ import annotations
@@ -43,15 +46,51 @@ def _arrival(end: Any, begin: Any, takes: Any, sizes: Any, wires: Any, sender: A
 
 
 @compiled
-def _run(order: Any, times: Any, sizes: Any, free: Any, wires: Any, begin: Any, came: Any) -> Any:
+def takes_of(kind: Any, stage: Any, number: Any, again: Any, times: Any) -> Any:
+    """Return how long an action takes."""
+    if kind == 0:
+        return times[1][stage]
+    if kind == 1:
+        return times[2][stage]
+    if kind == 2:
+        return times[3][stage]
+    return times[8][stage] if again[stage, number] else 0
+
+
+@compiled
+def memory_of(kind: Any, stage: Any, number: Any, again: Any, times: Any) -> Any:
+    """Return by how much more is kept from an action on: from the begin of F and R, the end of
+    others.
+    """
+    kept, late, waiting = times[6][stage], times[7][stage], times[9][stage]
+    if kind == 0:
+        return waiting if again[stage, number] else kept
+    if kind == 1:
+        return late - kept
+    if kind == 2:
+        return -late
+    return kept - waiting if again[stage, number] else 0
+
+
+@compiled
+def _run(
+    order: Any,
+    again: Any,
+    times: Any,
+    sizes: Any,
+    free: Any,
+    wires: Any,
+    begin: Any,
+    came: Any,
+) -> Any:
     """Run an order on devices that are free at `free`, and move that on; return the actions done.
 
     `begin` (N, actions) gets the begins, `came` (2, S, M) when the inputs of F and B are there.
     """
-    device, forward, backward, gradient, onward, back, _, _ = times
+    device, onward, back = times[0], times[4], times[5]
     stages, (devices, count) = device.shape[0], (sizes[0], sizes[1])
     length = order.shape[1]
-    done = np.zeros((3, stages), np.int64)
+    done = np.zeros((4, stages), np.int64)
     place = np.zeros(devices, np.int64)
     for number in range(count):
         for stage in range(stages):
@@ -70,26 +109,22 @@ def _run(order: Any, times: Any, sizes: Any, free: Any, wires: Any, begin: Any, 
                     ready = came[kind, stage, number]
                     if ready < 0:
                         break
-                elif number >= done[1, stage]:
+                elif number >= done[1 if kind == 2 else 0, stage]:
                     break
                 now = max(free[own], ready)
                 begin[own, place[own]] = now
+                end = now + takes_of(kind, stage, number, again, times)
                 if kind == 0:
-                    end = now + forward[stage]
                     if stage + 1 < stages:
                         came[0, stage + 1, number] = _arrival(
                             end, now, onward[stage], sizes, wires, own, device[stage + 1]
                         )
                     else:
                         came[1, stage, number] = end
-                elif kind == 1:
-                    end = now + backward[stage]
-                    if stage > 0:
-                        came[1, stage - 1, number] = _arrival(
-                            end, now, back[stage], sizes, wires, own, device[stage - 1]
-                        )
-                else:
-                    end = now + gradient[stage]
+                elif kind == 1 and stage > 0:
+                    came[1, stage - 1, number] = _arrival(
+                        end, now, back[stage], sizes, wires, own, device[stage - 1]
+                    )
                 free[own] = end
                 done[kind, stage] = number + 1
                 place[own] += 1
@@ -98,14 +133,16 @@ def _run(order: Any, times: Any, sizes: Any, free: Any, wires: Any, begin: Any, 
 
 
 @compiled
-def _value(order: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any) -> Any:
+def _value(
+    order: Any, again: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any
+) -> Any:
     """Return the time of an order, NEVER where it deadlocks; of `spans`, the longest of a device
     from its first action to its last.
     """
     devices = sizes[0]
     free = np.zeros(devices, np.int64)
     wires = np.zeros((devices, devices), np.int64)
-    if _run(order, times, sizes, free, wires, begin, came) < order.size:
+    if _run(order, again, times, sizes, free, wires, begin, came) < order.size:
         return NEVER
     worst = 0
     for own in range(devices):
@@ -114,19 +151,22 @@ def _value(order: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any
 
 
 @compiled
-def time_order(order: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any) -> Any:
+def time_order(
+    order: Any, again: Any, times: Any, sizes: Any, spans: Any, begin: Any, came: Any
+) -> Any:
     """Return the time of an order as `_value` does."""
-    return _value(order, times, sizes, spans, begin, came)
+    return _value(order, again, times, sizes, spans, begin, came)
 
 
 @compiled
 def list_order(order: Any, times: Any, sizes: Any, limit: Any, ahead: Any, wait: Any) -> Any:
-    """Fill in the order of a list schedule: each device, when free, takes B, F or W as it comes.
+    """Fill in the order of a list schedule, without R: each device, when free, takes B, F or W as it
+    comes.
 
     F comes before B while fewer than `ahead` (N) micro-batches are between F and B, W where nothing
     else comes for `wait` thousandths of its time, or memory is full. Returns the actions done.
     """
-    device, forward, backward, gradient, onward, back, kept, late = times
+    device, forward, backward, gradient, onward, back, kept, late, _, _ = times
     stages, (devices, count) = device.shape[0], (sizes[0], sizes[1])
     done = np.zeros((3, stages), np.int64)
     came = np.zeros((2, stages, count), np.int64)
@@ -226,26 +266,24 @@ def list_order(order: Any, times: Any, sizes: Any, limit: Any, ahead: Any, wait:
 
 
 @compiled
-def _fits(order: Any, own: Any, times: Any, limit: Any) -> Any:
-    """Return whether a device's order has F, B and W of each stage in turn, within the memory."""
-    kept, late = times[6], times[7]
-    stages = kept.shape[0]
-    done = np.zeros((3, stages), np.int64)
+def _fits(order: Any, again: Any, own: Any, times: Any, sizes: Any, limit: Any) -> Any:
+    """Return whether a device's order has F, R, B and W of each stage in turn, within the memory."""
+    stages = again.shape[0]
+    done = np.zeros((4, stages), np.int64)
     held = 0
     for place in range(order.shape[1]):
         code = order[own, place]
         kind, stage = code // stages, code % stages
-        done[kind, stage] += 1
-        if kind > 0 and done[kind, stage] > done[kind - 1, stage]:
+        number = done[kind, stage]
+        done[kind, stage] = number + 1
+        before = 0 if kind == 3 else kind - 1
+        if kind == 1 and sizes[4] == 4:
+            before = 3
+        if kind > 0 and number >= done[before, stage]:
             return False
-        if kind == 0:
-            held += kept[stage]
-            if held > limit[own]:
-                return False
-        elif kind == 1:
-            held -= kept[stage] - late[stage]
-        else:
-            held -= late[stage]
+        held += memory_of(kind, stage, number, again, times)
+        if held > limit[own]:
+            return False
     return True
 
 
@@ -261,14 +299,16 @@ def _move(order: Any, own: Any, place: Any, to: Any) -> None:
 
 
 @compiled
-def _critical(order: Any, times: Any, spans: Any, begin: Any, came: Any, path: Any) -> Any:
+def _critical(
+    order: Any, again: Any, times: Any, spans: Any, begin: Any, came: Any, path: Any
+) -> Any:
     """Fill `path` (any, 2) with devices and places that end last, and what released them; return
     their number.
     """
-    device, forward, backward, gradient, _, _, _, _ = times
+    device = times[0]
     stages, length = device.shape[0], order.shape[1]
-    where = np.zeros((3, stages, came.shape[2]), np.int64)
-    done = np.zeros((3, stages), np.int64)
+    where = np.zeros((4, stages, came.shape[2]), np.int64)
+    done = np.zeros((4, stages), np.int64)
     number_at = np.zeros(order.shape, np.int64)
     last, own, end = 0, 0, -1
     for board in range(order.shape[0]):
@@ -278,8 +318,7 @@ def _critical(order: Any, times: Any, spans: Any, begin: Any, came: Any, path: A
             where[kind, stage, done[kind, stage]] = place
             number_at[board, place] = done[kind, stage]
             done[kind, stage] += 1
-            takes = forward[stage] if kind == 0 else backward[stage]
-            takes = gradient[stage] if kind == 2 else takes
+            takes = takes_of(kind, stage, number_at[board, place], again, times)
             takes += begin[board, place] - (begin[board, 0] if spans else 0)
             if takes > end:
                 end, own, last = takes, board, place
@@ -294,9 +333,8 @@ def _critical(order: Any, times: Any, spans: Any, begin: Any, came: Any, path: A
             before = -1
             if place > 0:
                 code = order[own, place - 1]
-                of = code % stages
-                takes = forward[of] if code < stages else backward[of]
-                takes = gradient[of] if code >= 2 * stages else takes
+                earlier = number_at[own, place - 1]
+                takes = takes_of(code // stages, code % stages, earlier, again, times)
                 before = begin[own, place - 1] + takes
             if before < begin[own, place]:
                 source = stage - 1 if kind == 0 else stage + 1
@@ -312,23 +350,34 @@ def _critical(order: Any, times: Any, spans: Any, begin: Any, came: Any, path: A
 
 @compiled
 def improve_order(
-    order: Any, times: Any, sizes: Any, limit: Any, spans: Any, tries: Any, least: Any, seed: Any
+    order: Any,
+    again: Any,
+    times: Any,
+    sizes: Any,
+    limit: Any,
+    spans: Any,
+    tries: Any,
+    least: Any,
+    seed: Any,
 ) -> Any:
-    """Improve an order by moves of actions on its critical path, and return its time.
+    """Improve an order by moves of actions on its critical path, and by other choices of what is
+    computed again; return its time.
 
     A move is kept if the time grows by no more than a threshold, which falls to zero; the best
-    order is kept in `order`. It ends after `tries` moves, or when the time is `least`.
+    order is kept in `order` and `again`. It ends after `tries` moves, or when the time is `least`.
     """
-    device, forward, backward, gradient, _, _, _, _ = times
+    device, forward, backward, gradient, _, _, _, _, _, _ = times
     stages, length = device.shape[0], order.shape[1]
     begin = np.zeros(order.shape, np.int64)
     came = np.zeros((2, stages, sizes[1]), np.int64)
     path = np.zeros((order.size, 2), np.int64)
     here = np.empty(order.shape, np.int64)
     copied(order, here)
-    now = _value(here, times, sizes, spans, begin, came)
+    chosen = np.empty(again.shape, np.int64)
+    copied(again, chosen)
+    now = _value(here, chosen, times, sizes, spans, begin, came)
     best = now
-    count = _critical(here, times, spans, begin, came, path)
+    count = _critical(here, chosen, times, spans, begin, came, path)
     state = seed * 7919 + 12345
     longest = 0
     for stage in range(stages):
@@ -346,26 +395,38 @@ def improve_order(
         else:
             own = (pick >> 3) % order.shape[0]
             place = (far >> 6) % length
+        flip = sizes[4] == 4 and (state >> 14) % 4 == 0
+        stage = here[own, place] % stages
+        batch = (far >> 3) % sizes[1]
         distance = 1
         while distance < length and (far >> distance) & 1:
             distance += 1
         if distance > 4:
             distance = 1 + (far >> 5) % (3 * device.shape[0])
         to = place + distance if far & 1 << 20 else place - distance
-        if to < 0 or to >= length or here[own, place] == here[own, to]:
+        if flip:
+            chosen[stage, batch] = 1 - chosen[stage, batch]
+        elif to < 0 or to >= length or here[own, place] == here[own, to]:
             continue
-        _move(here, own, place, to)
-        if not _fits(here, own, times, limit):
-            _move(here, own, to, place)
+        else:
+            _move(here, own, place, to)
+        if not _fits(here, chosen, own, times, sizes, limit):
+            if flip:
+                chosen[stage, batch] = 1 - chosen[stage, batch]
+            else:
+                _move(here, own, to, place)
             continue
-        then = _value(here, times, sizes, spans, begin, came)
+        then = _value(here, chosen, times, sizes, spans, begin, came)
         allowed = longest * (tries - number) // (tries * 8)
         if then <= now + (allowed if (state >> 4) % 4 == 0 else 0):
             now = then
-            count = _critical(here, times, spans, begin, came, path)
+            count = _critical(here, chosen, times, spans, begin, came, path)
             if now < best:
                 best = now
                 copied(here, order)
+                copied(chosen, again)
+        elif flip:
+            chosen[stage, batch] = 1 - chosen[stage, batch]
         else:
             _move(here, own, to, place)
     return best

@@ -114,7 +114,7 @@ _MEANT = {
 @word_option(
     "--recompute",
     "R",
-    "Time of R, an action of a file.  [default: F]",
+    "Time of R, an action of a file; `search` may then place some.  [default: F]",
 )
 @word_option("--recompute-features", "PART", "Part of them that is kept from F to R.  [default: 0]")
 @click.option(
@@ -174,7 +174,7 @@ class _Run:
         )
         self.result = time_pipeline(self.schedule, self.shape.costs, self.shape.machine)
         self._kept = kept_of_micro_batch(flags)
-        if not self.result.recomputes:
+        if self.searched is None and not self.result.recomputes:
             refuse_recompute(flags)
         self.courses = () if self.feature_bytes is None else self._courses(self.feature_bytes)
         self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale, self.courses)

@@ -116,7 +116,8 @@ def refuse_recompute(flags: Mapping[str, Any]) -> None:
     for flag in ("recompute", "recompute_features"):
         if flags[flag] is not None:
             raise InputError(
-                f"`{flag}` = {flags[flag]}: {flags['schedule']} has no R; it is for a file with R"
+                f"`{flag}` = {flags[flag]}: {flags['schedule']} has no R; it is for a file with R,"
+                " or an order that is searched"
             )
 
 
@@ -243,7 +244,10 @@ def searched_of(
         raise InputError(f"`chunks` = {shape.chunks}: {name} has {stages} on each device")
     part = flags["gradient_features"]
     share = None if part is None else number_of(part, "gradient_features")
-    return search_order(search, shape, kept_of(flags["memory"], features, shape.devices), share)
+    again = any(flags[flag] is not None for flag in ("recompute", "recompute_features"))
+    waiting = kept_of_micro_batch(flags).waiting if again else None
+    memory = kept_of(flags["memory"], features, shape.devices)
+    return search_order(search, shape, memory, share, waiting=waiting)
 
 
 def _interleaved(search: Search, shape: Shape) -> Searched:

@@ -584,6 +584,20 @@ def test_r_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert command(*words) == 2
     error = capsys.readouterr().err
     assert "`recompute` = 1: " in error and "has no R; it is for a file with R" in error
-    words[1] = "search"
-    assert command(*words, "--stages", "2", "--micro-batches", "2", "--memory", "2") == 2
-    assert "`recompute` = 1: search has no R" in capsys.readouterr().err
+
+
+def test_a_search_may_place_r(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Within the memory, in bytes, and as the file that it writes says; the default R is F."""
+    words = [*on("search", 3, 4), "--forward", "2", "--backward", "4", "--features", "100B"]
+    words += ["--memory", "150B"]
+    plain = as_json(capsys, *words)
+    file = tmp_path / "r.csv"
+    parts = ["--recompute-features", "0.25"]
+    again = as_json(capsys, *words, *parts, "-o", str(file))
+    assert again["bound"] <= again["time"] < plain["time"]
+    assert max(again["memory_bytes"]) <= 150 and max(again["memory"]) <= 1.5
+    for size, course in zip(again["memory_bytes"], again["memory_over_time"], strict=True):
+        assert size == max(course["kept_bytes"])
+    times = ["--forward", "2", "--backward", "4"]
+    read = as_json(capsys, "--schedule", str(file), *times, *parts)
+    assert (read["time"], read["memory"]) == (again["time"], again["memory"])
