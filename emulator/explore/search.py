@@ -95,8 +95,13 @@ SEARCHES = {
 BY_TIMES = {
     "zero-bubble": Search("zero-bubble", "", limit=1, tried=2_000_000),
     "interleaved": Search("interleaved", "", chunks=2, tried=2_000_000),
+    "2bw": Search("2bw", "", limit=1, tried=2_000_000),
 }
-"""Kinds with an order for equal stages, as they are on stages that differ: in the same memory."""
+"""Kinds with an order for equal stages, as they are on stages that differ: in the same memory.
+
+Under `2bw` mini-batches of N micro-batches have no more than that in flight, so that the version
+before the newest is always there.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

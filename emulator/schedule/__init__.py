@@ -21,6 +21,7 @@ from .dry_run import check_complete, dry_run
 from .edited import EditedKind, edited_kind, is_schedule_file, read_schedule
 from .fpdeep import pipeline
 from .kind import Offload, PipelineKind, ScheduleKind, pipeline_kind, pipelines, schedules
+from .pipedream import unflushed_in_order
 from .pytorch import parse_csv, to_csv
 from .shape import (
     Backward,
@@ -74,6 +75,7 @@ __all__ = [
     "step_micro_batches",
     "to_csv",
     "to_text",
+    "unflushed_in_order",
     "warm_up",
     "warm_ups",
     "weight_copies",

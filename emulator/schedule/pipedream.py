@@ -19,6 +19,7 @@ flight: of M >= N-1, no device of N waits; with fewer, devices have M+1 in fligh
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -115,6 +116,34 @@ def pipedream_2bw(epoch: EpochShape) -> Schedule:
 def _one_late(step: int, _in_flight: int) -> int:
     """Return the version that a mini-batch uses; the first has none before its own."""
     return max(0, step - 1)
+
+
+def unflushed_in_order(order: Schedule, batch: int) -> Schedule:
+    """Return an order of one mini-batch as 2BW trains it: mini-batches have `batch` micro-batches
+    each, t uses version t-1, and U follows the last W of its own.
+
+    Versions are there in time where no device keeps more than `batch` + 1 micro-batches.
+    """
+    samples = sum(micro_batch.samples for micro_batch in order.micro_batches)
+    micro_batches = cut_samples(samples, batch, 1)
+    steps = [micro_batch.step for micro_batch in micro_batches]
+
+    def program(actions: Iterator[Action]) -> Iterator[Action]:
+        left = collections.Counter(steps)
+        for action in actions:
+            if action.kind is Kind.UPDATE:
+                continue
+            step = steps[action.index]
+            late = None if action.kind is Kind.GRADIENT else _one_late(step, 0)
+            yield dataclasses.replace(action, version=late)
+            left[step] -= action.kind is Kind.GRADIENT
+            if not left[step]:
+                yield Action(Kind.UPDATE, step + 1)
+
+    def programs(devices: Collection[int]) -> dict[int, Iterator[Action]]:
+        return {device: program(own) for device, own in order.programs(devices).items()}
+
+    return Schedule(order.name, order.devices, micro_batches, programs)
 
 
 def unflushed_form(shape: Shape) -> ClosedForm | None:

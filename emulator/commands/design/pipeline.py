@@ -188,10 +188,11 @@ class _Run:
         )
 
     def write(self, path: str) -> None:
-        """Write the order as CSV.
+        """Write the order.
 
         Raises:
-            InputError: the file cannot be written, or the order has several mini-batches.
+            InputError: the file cannot be written, or is a .csv, and the order has several
+                mini-batches.
         """
         write_order(self.schedule, path)
 

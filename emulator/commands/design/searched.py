@@ -155,18 +155,19 @@ def bytes_of(text: str | None, name: str) -> int | None:
 
 
 def write_order(order: Schedule | None, path: str) -> None:
-    """Write an order as CSV.
+    """Write an order as CSV; one of several mini-batches as text, unless the file is a .csv.
 
     Raises:
-        InputError: there is none, the file cannot be written, or the order has several
-            mini-batches.
+        InputError: there is none, the file cannot be written, or is a .csv, and the order has
+            several mini-batches.
     """
     from ...common import write_whole
-    from ...schedule import to_csv
+    from ...schedule import to_csv, to_text
 
     if order is None:
         raise InputError(f"`out` = {path!r}: the winner has no searched order")
-    write_whole(path, to_csv(order), example="order.csv")
+    is_text = order.steps > 1 and not path.endswith(".csv")
+    write_whole(path, to_text(order) if is_text else to_csv(order), example="order.csv")
 
 
 def kept_of(
@@ -232,11 +233,7 @@ def searched_of(
                 )
         if name not in BY_TIMES or shape.uniform or not _has_orders(shape):
             return None
-        if name == "interleaved":
-            return _interleaved(BY_TIMES[name], shape)
-        return (
-            None if shape.machine.backward.value == "fused" else search_order(BY_TIMES[name], shape)
-        )
+        return _by_times(BY_TIMES[name], shape)
     if flags["warm_up"] is not None:
         raise InputError(f"`warm_up`: {name} searches its order; leave it out")
     if shape.chunks != search.chunks:
@@ -250,21 +247,26 @@ def searched_of(
     return search_order(search, shape, memory, share, waiting=waiting)
 
 
-def _interleaved(search: Search, shape: Shape) -> Searched:
-    """Return the order of `interleaved` for stages that differ, in the memory of the device that
-    keeps most under that of equal ones.
+def _by_times(search: Search, shape: Shape) -> Searched:
+    """Return the order of a kind for stages that differ, which begins with that of equal ones: in
+    the memory that this has where they are equal, of `interleaved` where they differ, on the device
+    that keeps most.
     """
     from ...explore import search_order
-    from ...schedule import pipeline_kind
+    from ...schedule import pipeline_kind, unflushed_in_order
     from ...timing import schedule_of, time_shape
 
     kind = pipeline_kind(search.name)
-    most = max(time_shape(kind, shape).features)
     begin, _ = schedule_of(kind, shape)
-    memory = [most] * shape.devices
-    return search_order(
-        dataclasses.replace(search, chunks=shape.chunks), shape, memory, None, begin
-    )
+    memory = None
+    if search.limit is None:
+        memory = [max(time_shape(kind, shape).features)] * shape.devices
+    search = dataclasses.replace(search, chunks=shape.chunks)
+    searched = search_order(search, shape, memory, None, begin)
+    if kind.drains:
+        return searched
+    order = unflushed_in_order(searched.schedule, kind.mini_batch(shape))
+    return dataclasses.replace(searched, schedule=order)
 
 
 def by_times(kind: PipelineKind, shape: Shape) -> Shape:

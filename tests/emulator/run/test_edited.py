@@ -17,6 +17,7 @@ from emuchain import InputError
 from emuchain.emulator.commands.cli import main
 from emuchain.emulator.schedule import EpochShape, parse_csv, schedules, to_csv, to_text
 
+from ..commands.running import status_of
 from ..networks import CONV, GROUPED, of_images
 from ..schedule.chains import order_in_v
 
@@ -196,6 +197,18 @@ def test_what_does_not_drain_trains_as_it_says(tmp_path: Path, name: str, machin
         16,
         16 * (name == "2bw"),
     ]
+
+
+def test_2bw_made_for_times_trains_as_2bw(tmp_path: Path) -> None:
+    """The order differs from that of equal stages; versions, and so numbers, are the same."""
+    file, times = tmp_path / "order.txt", "--forward 1,8,2 --backward 2,3,11 --transfer 4"
+    words = f"pipeline --schedule 2bw --stages 3 --micro-batches 9 {times} -o {file}"
+    assert status_of(*words.split()) == 0
+    kind, epoch = schedules()["2bw"], EpochShape(3, 9, 3, 1)
+    assert file.read_text() != to_text(kind.generate(epoch))
+    keys = {**KEYS, **MACHINES["turns"], "devices": 3, "batch": 12, "samples": 36}
+    run = emuchain.train(NETWORK, **keys, schedule=str(file))
+    check_same(run, emuchain.train(NETWORK, **keys, schedule="2bw"))
 
 
 def test_the_file_says_how_many_devices_there_are(edited: Edited) -> None:

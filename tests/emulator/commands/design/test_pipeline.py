@@ -5,7 +5,6 @@ input.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
@@ -18,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emuchain.emulator.schedule import Shape, StageCosts, pipeline_kind, pipelines
-from emuchain.emulator.timing import time_shape
+from emuchain.emulator.schedule import pipelines
 
 from ..running import status_of
 
@@ -37,6 +35,12 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     assert command(*arguments, "--json") == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+UNEQUAL = "--forward 1,8,5,4,2 --backward 7,8,5,8,10 --gradient 6,1,1,1,9".split()
+
+
+FOR_TIMES = "order: searched for these times; in training it is that of equal stages"
 
 
 def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,68 +271,6 @@ def test_by_hand_of_devices_that_differ(capsys: pytest.CaptureFixture[str]) -> N
     assert (found["time"], found["bubble"]) == (111, float(1 - Fraction(120, 222)))
 
 
-UNEQUAL = "--forward 1,8,5,4,2 --backward 7,8,5,8,10 --gradient 6,1,1,1,9".split()
-
-
-FOR_TIMES = "order: searched for these times; in training it is that of equal stages"
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_fbp_as_follows_the_times_of_its_stages(data: st.DataObject) -> None:
-    """It takes no longer than with the warm-up of equal stages, and than 1F1B on its machine."""
-    stages, micro_batches = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 9))
-    times = st.lists(st.integers(1, 12), min_size=stages, max_size=stages, unique=True)
-    words = []
-    for name in ("--forward", "--backward"):
-        words += [name, ",".join(map(str, data.draw(times)))]
-
-    def taken(*more: str) -> Any:
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            assert command(*more, *words, "--json") == 0
-        return json.loads(printed.getvalue())["time"]
-
-    found = taken(*on("fbp-as", stages, micro_batches))
-    assert found <= taken(*on("fbp-as", stages, micro_batches), "--warm-up", "2(N-i+1)")
-    plain = ("--engines", "shared", "--transport", "hidden")
-    assert found <= taken(*on("1f1b-sno", stages, micro_batches), *plain)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_interleaved_follows_the_times_of_its_stages(data: st.DataObject) -> None:
-    """In the memory of the fullest device of the order of equal stages, and never longer."""
-    devices, count = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 8))
-    time = st.integers(1, 12)
-    costs = [StageCosts(data.draw(time), data.draw(time), 0) for _ in range(2 * devices)]
-    sent = data.draw(st.integers(0, 3))
-    costs = [dataclasses.replace(cost, transfer_ps=sent) for cost in costs]
-    kind = pipeline_kind("interleaved")
-    shape = Shape(devices, count, tuple(costs), kind.machine, 2)
-    of_equal = time_shape(kind, shape)
-    columns = {"--forward": [one.forward_ps for one in costs]}
-    columns["--backward"] = [one.backward_ps for one in costs]
-    words = [w for name, row in columns.items() for w in (name, ",".join(map(str, row)))]
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        flags = ("--transfer", str(sent), "--json")
-        assert command(*on("interleaved", devices, count), *words, *flags) == 0
-    found = json.loads(printed.getvalue())
-    assert found["time"] <= of_equal.makespan_ps
-    assert max(found["features"]) <= max(of_equal.features)
-    if not shape.uniform:
-        assert found["bound"] <= found["time"] == found["makespan"]
-        assert found["features"] == found["memory"]
-
-
-def test_zero_bubble_follows_the_times_of_its_stages(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the memory that it has on equal stages: 1F1B takes 127, the order of equal stages 141."""
-    found = as_json(capsys, *on("zero-bubble", 5, 7), *UNEQUAL)
-    assert (found["time"], found["plain_1f1b"], max(found["memory"])) == (115, 127, 5)
-    assert command(*on("zero-bubble", 5, 7), *UNEQUAL) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "bound: 115; no order is shorter" in lines and FOR_TIMES in lines
-
-
 @pytest.mark.parametrize("name", ["search", "zb-2p", "zb-v"])
 def test_a_searched_order_is_written(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -393,7 +335,8 @@ def test_what_is_tried_next_is_as_fast_as_it_says(data: st.DataObject) -> None:
 def test_an_order_of_equal_stages_without_a_plain_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command(*on("2bw", 2, 4), *"--forward 1,9 --backward 2,18".split()) == 0
+    times = "--forward 1,9 --backward 2,18 --engines split".split()
+    assert command(*on("2bw", 2, 4), *times) == 0
     assert (
         "order: that of equal stages; on stages that differ another may be faster"
         in capsys.readouterr().out
