@@ -203,8 +203,10 @@ def best_order(
                         first, board = max(free[own], ready) + takes, own
                         raises = choice == 0 or choice > 2
             choices = 0
+            # A W of no time, which frees room, cannot be too early.
+            is_only_w = board >= 0 and gradient[board] == 0 and done[2, board] < done[1, board]
             for choice in (1, 0, 2, 4, 3):
-                if board < 0 or (choice > 2 and variety < 4):
+                if board < 0 or (choice > 2 and variety < 4) or (is_only_w and choice != 2):
                     continue
                 ready = ready_at(choice, board, done, came, chosen, held, times, limit)
                 starts = max(free[board], ready)
@@ -212,7 +214,7 @@ def best_order(
                 if ready >= 0 and (starts < first or at_once):
                     kinds[depth, choices] = choice
                     choices += 1
-            if variety == 4 and raises and first > free[board]:
+            if variety == 4 and raises and first > free[board] and not is_only_w:
                 kinds[depth, choices] = 5
                 choices += 1
             for other in range(choices, 6):
