@@ -17,7 +17,7 @@ from .memories import MASTER, TURNED, Bpram, Parameter
 from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on_gpu
 from .ports import Maps, Outlet, Ports
 from .rules import Rule, Rules
-from .scales import TensorScales, merged_scales
+from .scales import TensorScales, is_of_scales, merged_scales
 from .sideband import LIMBS, NormSums
 from .slices import (
     Learnt,
@@ -72,6 +72,7 @@ __all__ = [
     "array_shapes",
     "epoch_order",
     "evaluate_on_gpu",
+    "is_of_scales",
     "joined_weights",
     "merged_scales",
     "named_weights",

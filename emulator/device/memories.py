@@ -315,6 +315,8 @@ class Parameter:
         self.states = {name: copied(self._own(array), self._arena) for name, array in kept.items()}
         if MASTER not in state:  # of a run with one array alone: copies are rounded from it anew
             self._begin(self.newest.copy())
+            for place, array in enumerate(self.states.values()):
+                self._round_own("states", array, 0, place)
         elif self._master is not None:
             self._master[...] = self._own(state[MASTER])
 

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..number import Precision, joint_class
+from ..number import Classes, Precision, joint_class, joint_classes
 from .frozen import named_layers
 from .layer import Layer, Network
 from .shape import Tensor
 
-Classes = tuple[str, str, str]
-"""Those of FP, EB and PG."""
 
-
-def with_formats(network: Network, precision: Precision) -> Network:
-    """Return the network with the formats of a run marked that its layers and tensors have.
+def with_formats(network: Network, precision: Precision, phase: int = 0) -> Network:
+    """Return the network with the formats of a run marked that its layers and tensors have in one
+    of its phases (`Precision.phases`), and with the engines that these have in all.
 
     Raises:
         InputError: there is no such layer, or a range is empty.
     """
-    if not precision.layers:
+    phases = [own for _, own in precision.phases]
+    if not any(own.layers for own in phases):
         return network
+    marked = _marked(network, phases[phase])
+    threes = _layer_classes(network, precision)
+    classes = list(dict.fromkeys(threes))
+    numbered = (
+        dataclasses.replace(layer, classes=classes.index(three))
+        for layer, three in zip(marked.layers, threes, strict=True)
+    )
+    return dataclasses.replace(network, layers=tuple(numbered))
+
+
+def _marked(network: Network, precision: Precision) -> Network:
+    """Return the network with the formats of a phase marked."""
     formats = dict.fromkeys((layer.name for layer in network.layers), 0)
     for number, (name, _) in enumerate(precision.layers, 1):
         formats.update(dict.fromkeys(named_layers(network, [name], "precision.layer"), number))
@@ -44,21 +55,25 @@ def with_formats(network: Network, precision: Precision) -> Network:
         dataclasses.replace(layer.with_tensors(marked), formats=formats[layer.name])
         for layer in network.layers
     ]
-    classes = list(dict.fromkeys(_classes_of(layer, precision) for layer in layers))
-    numbered = (
-        dataclasses.replace(layer, classes=classes.index(_classes_of(layer, precision)))
-        for layer in layers
-    )
-    return dataclasses.replace(network, layers=tuple(numbered))
+    return dataclasses.replace(network, layers=tuple(layers))
+
+
+def _layer_classes(network: Network, precision: Precision) -> list[Classes]:
+    """Return the classes of each layer's engines, which are built once, for all phases of a run."""
+    made: list[Classes] = []
+    for _, own in precision.phases:
+        threes = [_classes_of(layer, own) for layer in _marked(network, own).layers]
+        made = [*map(joint_classes, made, threes)] if made else threes
+    return made
 
 
 def engine_classes(network: Network, precision: Precision) -> tuple[str, ...]:
-    """Return the classes of multipliers of FP, EB and PG that the layers of a network need, marked
-    by `with_formats`; in threes, each of them once.
+    """Return the classes of multipliers of FP, EB and PG that the layers of a network need, as
+    `with_formats` numbers them; in threes, each of them once.
     """
-    if not precision.layers:
+    if not any(own.layers for _, own in precision.phases):
         return precision.multipliers_of(attends=network.attends)
-    threes = dict.fromkeys(_classes_of(layer, precision) for layer in network.layers)
+    threes = dict.fromkeys(_layer_classes(network, precision))
     return tuple(kind for three in threes for kind in three)
 
 

@@ -7,15 +7,17 @@ from .loss_scale import LossScale
 from .precision import (
     HELD,
     SINGLE,
+    Classes,
     Precision,
-    Storage,
     check_dots,
     joint_class,
+    joint_classes,
     named_format,
     narrowest,
     precision_of,
 )
 from .sharing import UNSHARED, Sharing
+from .storage import Storage
 from .text import KINDS, joined
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "KINDS",
     "SINGLE",
     "UNSHARED",
+    "Classes",
     "LossScale",
     "Precision",
     "Sharing",
@@ -30,6 +33,7 @@ __all__ = [
     "check_dots",
     "joined",
     "joint_class",
+    "joint_classes",
     "named_format",
     "narrowest",
     "precision_of",

@@ -1,16 +1,16 @@
-"""The formats of a run's numbers, how they are rounded, what boards store in which, and which
-multipliers they need.
+"""The formats of a run's numbers, how they are rounded, and which multipliers they need.
 
 Complete maps are narrow, sums are wide: what a layer hands on is rounded to its format once, on the
 device that has it whole, and partial sums stay in single precision. So a run's numbers do not
 depend on how its network is cut.
 
-| kind | what is rounded, and where | |---|---| | activations | images at the source; results of an
-SFU that are handed on | | errors | those of outputs, after the SFU's backward pass; those of
-inputs, where the map has one consumer | | weights | once after each update; FP and EB read the same
-copy. Biases and what an SFU learns stay in fp32 | | gradients | the mean of a mini-batch, before it
-is exchanged or the update takes it | | master | the weights that updates change, from which those
-of FP and EB are rounded | | states | what updates remember: velocities and moments |
+    activations   images at the source; results of an SFU that are handed on
+    errors        those of outputs, after the SFU's backward pass; those of inputs, where the map
+                  has one consumer
+    weights       once after each update. Biases and what an SFU learns stay in fp32
+    gradients     the mean of a mini-batch, before it is exchanged or the update takes it
+    master        the weights that updates change, from which those of FP and EB are rounded
+    states        what updates remember: velocities and moments
 
 Within attention, shares and errors of scores are operands of products: they are rounded as
 activations and errors are. What softmax computes stays in single precision, and so do its
@@ -48,7 +48,6 @@ from ...kernels.number import (
     MULTIPLIERS,
     WIDE_BITS,
     BlockGrid,
-    Lines,
     NumberFormat,
     Rounding,
     number_format,
@@ -58,8 +57,8 @@ from ..common import did_you_mean, either
 from .exact import sum_bits
 from .history import check_history, history_of, scaling_text
 from .loss_scale import loss_scale_of, loss_scale_text
-from .sharing import Sharing
-from .text import KINDS, LAYER_KEYS, layer_tables, layer_word, table_of
+from .storage import Storage
+from .text import KINDS, LAYER_KEYS, epoch_tables, layer_tables, layer_word, table_of
 
 HELD: Mapping[str, tuple[str, ...]] = {
     "fp32": ("half", "fp8", "int8", "int4"),
@@ -87,130 +86,14 @@ def joint_class(one: str, other: str) -> str:
     return kind
 
 
-@dataclasses.dataclass(frozen=True)
-class Storage:
-    """The formats of a board's memories: of maps, of partial sums, and of each array that a
-    parameter takes.
+Classes = tuple[str, str, str]
+"""Those of the multipliers of FP, EB and PG."""
 
-    Of a weight's `arrays`, engines read the first; the second is its gradient; then come a master
-    copy, if updates change one (`has_copies`), what they remember, and what error feedback keeps. A
-    bias, and what an SFU learns, take `bias_arrays` in the format of `biases`. Of each array a
-    board has one of as many `shares` as stand in its place; without them, it has all.
-    """
 
-    activations: NumberFormat = FP32
-    """Of maps that a layer reads."""
-    errors: NumberFormat = FP32
-    sums: NumberFormat = FP32
-    arrays: tuple[NumberFormat, ...] = (FP32, FP32)
-    bias_arrays: int = 2
-    biases: NumberFormat = FP32
-    has_copies: bool = False
-    shares: tuple[int, ...] = ()
-    dot: int = 0
-    """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB
-    has a copy of its own.
-    """
-    made: NumberFormat = FP32
-    """Of activations that a layer makes, states among them."""
-    layers: tuple[Storage, ...] = ()
-    """Those of `Precision.layers`."""
-
-    @classmethod
-    def all_in(cls, number: NumberFormat, copies: int = 2) -> Storage:
-        """Return the storage of values that are all in one format, a parameter in `copies`
-        arrays.
-        """
-        return cls(number, number, number, (number,) * copies, copies, number, made=number)
-
-    def of_layer(self, formats: int, read: int) -> Storage:
-        """Return the storage of a layer by the numbers of its formats, and of those of what it
-        reads (`Precision.of`); that of a layer is its own.
-        """
-        if not self.layers:
-            return self
-        own, others = (self, *self.layers)[formats], (self, *self.layers)[read]
-        return dataclasses.replace(own, activations=others.made, layers=())
-
-    def with_residuals(self, count: int) -> Storage:
-        """Return the storage with `count` more arrays of each parameter in fp32, in which gradients
-        are exchanged.
-        """
-        arrays = (*self.arrays, *(FP32,) * count)
-        shares = (*self.shares, *(1,) * count) if self.shares else ()
-        layers = tuple(own.with_residuals(count) for own in self.layers)
-        bias_arrays = self.bias_arrays + count
-        return dataclasses.replace(
-            self, arrays=arrays, bias_arrays=bias_arrays, shares=shares, layers=layers
-        )
-
-    def shared_out(self, sharing: Sharing) -> Storage:
-        """Return the storage of one of the replicas that share arrays out."""
-        if sharing.states == 1:
-            return self
-        others = (sharing.states,) * (len(self.arrays) - 2)
-        layers = tuple(own.shared_out(sharing) for own in self.layers)
-        return dataclasses.replace(self, shares=(1, sharing.gradients, *others), layers=layers)
-
-    @property
-    def at_rest(self) -> Storage:
-        """The storage of parameters that are frozen: their values alone."""
-        return dataclasses.replace(
-            self, arrays=self.arrays[:1], bias_arrays=1, has_copies=False, shares=()
-        )
-
-    @property
-    def kept(self) -> tuple[tuple[NumberFormat, int], ...]:
-        """The format of each array of a weight, and how many shares it has."""
-        return tuple(zip(self.arrays, self.shares or (1,) * len(self.arrays), strict=True))
-
-    @property
-    def bias_shares(self) -> tuple[int, ...]:
-        """How many shares each array of a bias has, which needs no master copy."""
-        # A bias has the arrays of a weight but for a master copy, as it has one format.
-        others = (*self.shares[:2], *self.shares[2 + self.has_copies :])
-        return others or (1,) * self.bias_arrays
-
-    @property
-    def weights(self) -> NumberFormat:
-        """The format of the weights that engines read, and that travel."""
-        return self.arrays[0]
-
-    @property
-    def gradients(self) -> NumberFormat:
-        """The format of the sums of their gradients."""
-        return self.arrays[1]
-
-    @property
-    def master(self) -> NumberFormat:
-        """The format of the weights that updates change."""
-        return self.arrays[2] if self.has_copies else self.arrays[0]
-
-    @property
-    def turns(self) -> bool:
-        """Whether EB has weights of its own, in blocks of what it sums."""
-        return self.dot > 0 and self.weights.block > 0
-
-    @property
-    def lies_across(self) -> bool:
-        """Whether blocks of weights lie across the input channels along which layers are cut."""
-        return self.dot > 0 and any(number.block for number in self.arrays)
-
-    @property
-    def states(self) -> tuple[NumberFormat, ...]:
-        """The formats of what is kept of a weight beside itself, its gradient and its master
-        copy.
-        """
-        # weights | gradients | master, if has_copies | states, and residuals of error feedback
-        return self.arrays[2 + self.has_copies :]
-
-    def weight_bytes(self, weights: Lines) -> int:
-        """Return the bytes of some weights, with all that is kept of them."""
-        return sum(weights.share(shares).bytes_in(number) for number, shares in self.kept)
-
-    def bias_bytes(self, count: int) -> int:
-        """Return the bytes of `count` values as of a bias, with all that is kept of them."""
-        return sum(self.biases.bytes_of(-(-count // shares)) for shares in self.bias_shares)
+def joint_classes(one: Classes, other: Classes) -> Classes:
+    """Return the narrowest classes of engines that compute in those of both."""
+    forward, back, gradient = map(joint_class, one, other)
+    return forward, back, gradient
 
 
 _NARROW = "activations", "weights", "errors"
@@ -250,6 +133,8 @@ class Precision:
     """Layers, by name or FIRST:LAST, whose formats differ, and theirs; of several that name a
     layer, the last is its own.
     """
+    epochs: tuple[tuple[int, Precision], ...] = ()
+    """Epochs, counted from 1, from each of which on formats are others, and these; ascending."""
 
     @classmethod
     def all_in(cls, number: NumberFormat) -> Precision:
@@ -264,6 +149,14 @@ class Precision:
     def rounding_of(self, kind: str) -> Rounding:
         """Return how a kind is rounded."""
         return self.rounding[KINDS.index(kind)]
+
+    @property
+    def phases(self) -> tuple[tuple[int, Precision], ...]:
+        """The formats of all epochs before the first of `epochs`, and of those from each on, after
+        the number of epochs that are done then.
+        """
+        first = dataclasses.replace(self, epochs=())
+        return (0, first), *((epoch - 1, own) for epoch, own in self.epochs)
 
     @property
     def all_of(self) -> tuple[Precision, ...]:
@@ -337,15 +230,18 @@ class Precision:
 
     def multipliers_of(self, *, attends: bool) -> tuple[str, str, str]:
         """Return the same of a network with attention or without: of attention, EB multiplies
-        activations, too, by each other and by errors.
+        activations, too, by each other and by errors. Engines are built once, for all epochs.
         """
         activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
         back = joint_class(errors, weights)
-        return (
+        classes = (
             joint_class(activations, weights),
             joint_class(back, activations) if attends else back,
             joint_class(activations, errors),
         )
+        for _, own in self.epochs:
+            classes = joint_classes(classes, own.multipliers_of(attends=attends))
+        return classes
 
     def storage(self, states: int) -> Storage:
         """Return the formats of memories, with this number of states of each parameter beside its
@@ -376,7 +272,7 @@ class Precision:
         """Return it as text that `precision_of` reads: `mxfp8 master=bf16
         rounding.weights=stochastic`.
         """
-        plain = dataclasses.replace(self, layers=())
+        plain = dataclasses.replace(self, layers=(), epochs=())
         base = Precision.all_in(plain.one or FP32)
         words = [base.activations.name] if plain.one or plain == base else []
         words += [
@@ -405,13 +301,23 @@ class Precision:
             words.append(f"loss_scale={loss_scale_text(self.loss_scale, self.grows_every)}")
         elif self.loss_scale != base.loss_scale:
             words.append(f"loss_scale={self.loss_scale}")
-        return " ".join([*words, *self._layer_words()])
+        return " ".join([*words, *self._layer_words(), *self._epoch_words()])
 
     def _layer_words(self) -> Iterator[str]:
         """Yield the words of layers: what differs from the run's."""
         for name, own in self.layers:
             words = [*self._words_of(own)] or [("accumulate", own.accumulate)]
             yield from (layer_word(name, key, value) for key, value in words)
+
+    def _epoch_words(self) -> Iterator[str]:
+        """Yield the words of epochs: what differs from the run's, and their layers, if these do."""
+        for epoch, own in self.epochs:
+            plain = self._words_of(dataclasses.replace(own, layers=()))
+            words = [word if key == "format" else f"{key}={word}" for key, word in plain]
+            layers = [*own._layer_words()]
+            words += layers if layers != [*self._layer_words()] else []
+            for word in words or [f"accumulate={own.accumulate}"]:
+                yield f"epoch.{epoch}{'.' if '=' in word else '='}{word}"
 
     def _words_of(self, own: Precision) -> Iterator[tuple[str, str]]:
         base, one = self, own.one
@@ -457,6 +363,15 @@ def precision_of(given: object) -> Precision:
             " 'bf16' }"
         )
     table = dict(given)
+    epochs = epoch_tables(table.pop("epoch", {}))
+    run = _with_layers(table)
+    phases = ((epoch, _from_epoch(epoch, run, table, own)) for epoch, own in epochs.items())
+    return dataclasses.replace(run, epochs=tuple(phases))
+
+
+def _with_layers(table: Mapping[str, object]) -> Precision:
+    """Return the precision that a table says, with those of layers."""
+    table = dict(table)
     layers = layer_tables(table.pop("layer", {}))
     precision = _of_table(table, (*LAYER_KEYS, "loss_scale"))
     check_dots(precision)
@@ -465,20 +380,50 @@ def precision_of(given: object) -> Precision:
     )
 
 
+def _from_epoch(
+    epoch: int, run: Precision, table: Mapping[str, object], own: Mapping[str, object]
+) -> Precision:
+    """Return the precision from an epoch on, from the run's, its table, and its own, which goes
+    before it.
+    """
+    try:
+        layers = layer_tables(table.get("layer", {})) | layer_tables(own.get("layer", {}))
+        plain = {key: value for key, value in own.items() if key != "layer"}
+        if "loss_scale" in plain:
+            raise ValueError("`loss_scale` is the run's, of all epochs; leave it out")
+        _of_table(plain, LAYER_KEYS)
+        made = _with_layers({**_joined(table, plain), "layer": layers})
+        sums = {name: of_layer.accumulate for name, of_layer in run.layers}
+        for name, part in (("", made), *made.layers):
+            if part.accumulate != sums.get(name, run.accumulate):
+                raise ValueError(
+                    f"accumulate = {part.accumulate!r}: engines are built once, and add in one way"
+                    f" in all epochs; should be {sums.get(name, run.accumulate)!r}"
+                )
+    except ValueError as error:
+        raise ValueError(f"epoch {epoch}: {error}") from None
+    return made
+
+
+def _joined(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
+    """Return the run's table with another one, of a layer or an epoch, that goes before it."""
+    kinds = {kind: own["format"] for kind in _NARROW if "format" in own}
+    rounding = own.get("rounding", {})
+    if isinstance(rounding, Mapping):
+        usual = table.get("rounding", "even")
+        usual = usual if isinstance(usual, Mapping) else dict.fromkeys(KINDS, usual)
+        rounding = {**usual, **rounding}
+    both = {**table, **kinds, **own, "rounding": rounding}
+    return {**both, "format": table.get("format", FP32)}
+
+
 def _of_layer(name: str, table: Mapping[str, object], own: Mapping[str, object]) -> Precision:
     """Return the precision of a layer from the run's table, and its own, which goes before it."""
     try:
         if "loss_scale" in own:
             raise ValueError("`loss_scale` is the run's, of all layers; leave it out")
         _of_table(own, LAYER_KEYS)
-        kinds = {kind: own["format"] for kind in _NARROW if "format" in own}
-        rounding = own.get("rounding", {})
-        if isinstance(rounding, Mapping):
-            usual = table.get("rounding", "even")
-            usual = usual if isinstance(usual, Mapping) else dict.fromkeys(KINDS, usual)
-            rounding = {**usual, **rounding}
-        both = {**table, **kinds, **own, "rounding": rounding}
-        return _of_table({**both, "format": table.get("format", FP32)}, (*LAYER_KEYS, "loss_scale"))
+        return _of_table(_joined(table, own), (*LAYER_KEYS, "loss_scale"))
     except ValueError as error:
         raise ValueError(f"layer {name!r}: {error}") from None
 
@@ -487,7 +432,7 @@ def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
     """Return the precision that a table of keys says, without those of layers."""
     for key in table:
         if key not in known:
-            more = (*known, "layer") if "loss_scale" in known else known
+            more = (*known, "layer", "epoch") if "loss_scale" in known else known
             raise ValueError(f"{key!r}: {did_you_mean(str(key), more)}known: {', '.join(more)}")
     scale = _choice("scale", table.get("scale", "up"), _SCALES)
     formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
@@ -503,6 +448,7 @@ def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
         loss_scale=loss_scale,
         grows_every=grows_every,
         layers=(),
+        epochs=(),
     )
 
 

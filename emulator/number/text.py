@@ -1,7 +1,8 @@
 """A precision as text, such as `mxfp8 master=bf16 rounding.weights=stochastic layer.head=bf16`, and
-tables of its layers.
+tables of its layers and epochs.
 
-A word of a layer is `layer.NAME=FORMAT`, or `layer.NAME.KEY=VALUE` of another key of its table.
+A word of a layer is `layer.NAME=FORMAT`, or `layer.NAME.KEY=VALUE` of another key of its table; one
+from an epoch on is `epoch.N=FORMAT`, or `epoch.N.` before another word.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
 LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard", "scaling"
 """The keys of a layer's table."""
-_LAYER, _ROUNDING = "layer.", "rounding"
+_LAYER, _ROUNDING, _EPOCH = "layer.", "rounding", "epoch."
 
 Tables = dict[str, dict[str, object]]
 """Tables of layers by their names."""
@@ -25,13 +26,17 @@ def table_of(text: str) -> dict[str, object]:
     """
     table: dict[str, object] = {}
     layers: list[tuple[str, str]] = []
+    epochs: list[tuple[str, str]] = []
     for word in text.split() or [""]:
         key, is_key, value = word.partition("=")
         if key.startswith(_LAYER) and is_key:
             layers.append((key.removeprefix(_LAYER), value))
+        elif key.startswith(_EPOCH) and is_key:
+            epochs.append((key.removeprefix(_EPOCH), value))
         else:
             _put(table, key if is_key else "format", value if is_key else word, text)
-    return {**table, "layer": _tables(layers, text)} if layers else table
+    table |= {"layer": _tables(layers, text)} if layers else {}
+    return {**table, "epoch": _of_epochs(epochs)} if epochs else table
 
 
 def _put(table: dict[str, object], key: str, value: str, text: str) -> None:
@@ -89,6 +94,41 @@ def layer_tables(given: object) -> Tables:
     return tables
 
 
+def epoch_tables(given: object) -> dict[int, dict[str, object]]:
+    """Return the tables from epochs on, by their numbers from 2 on, from the key `epoch`: a table
+    of formats or tables, or text such as `3=bf16,3.errors=fp16,5.layer.head=fp32`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(given, str):
+        words = [word.partition("=") for word in re.split(r"[,\s]+", given) if word]
+        if not all(equals for _, equals, _ in words):
+            raise ValueError(f"epoch = {given!r}: should be EPOCH=FORMAT, such as '3=bf16'")
+        given = _of_epochs((key, value) for key, _, value in words)
+    if not isinstance(given, Mapping):
+        raise ValueError(f"epoch = {given!r}: should be a table, such as {{ 3 = 'bf16' }}")
+    tables: dict[int, dict[str, object]] = {}
+    for epoch, own in given.items():
+        if not re.fullmatch(r"0*([2-9]|[1-9]\d{1,8})", str(epoch)):
+            raise ValueError(
+                f"epoch {epoch}: should be the number of an epoch from 2 on; without `epoch` are"
+                " the formats from epoch 1 on"
+            )
+        said = table_of(own) if isinstance(own, str) else own
+        tables[int(epoch)] = dict(said) if isinstance(said, Mapping) else {"format": said}
+    return dict(sorted(tables.items()))
+
+
+def _of_epochs(words: Iterable[tuple[str, str]]) -> dict[str, object]:
+    """Return the tables of epochs from `EPOCH` or `EPOCH.KEY`, and values."""
+    by_epoch: dict[str, list[str]] = {}
+    for named, value in words:
+        epoch, _, key = named.partition(".")
+        by_epoch.setdefault(epoch, []).append(f"{key or 'format'}={value}")
+    return {epoch: table_of(" ".join(own)) for epoch, own in by_epoch.items()}
+
+
 def joined(before: object, table: Mapping[str, object]) -> object:
     """Return what the key `precision` is once some keys of its table are given anew; `before` is
     what it was.
@@ -100,6 +140,8 @@ def joined(before: object, table: Mapping[str, object]) -> object:
     both = {**known, **table}
     if "layer" in known and "layer" in table:
         both["layer"] = {**layer_tables(known["layer"]), **layer_tables(table["layer"])}
+    if "epoch" in known and "epoch" in table:
+        both["epoch"] = {**epoch_tables(known["epoch"]), **epoch_tables(table["epoch"])}
     return both
 
 

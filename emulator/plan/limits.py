@@ -111,7 +111,8 @@ def _layouts(plan: ChainPlan) -> tuple[DeviceLayout, ...]:
         return ()
     if not any(board.is_built for board in plan.cluster.boards):
         return ()
-    return tuple(device for device in plan.layout().devices if device.board.is_built)
+    of_phases = (device for own in plan.of_phases for device in own.layout().devices)
+    return tuple(device for device in of_phases if device.board.is_built)
 
 
 def _over(device: DeviceLayout, chunks: int) -> dict[str, int]:

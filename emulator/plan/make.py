@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...comm.exchange import DataParallel
@@ -19,7 +19,7 @@ from ..common import InputError
 from ..config import check_updates
 from ..faults import Faults, left_alive
 from ..mapping import COPIES, Mapping, TiedWeights
-from ..network import Network
+from ..network import Network, with_formats
 from ..number import Sharing
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing, timeline_of
@@ -41,7 +41,7 @@ from .data import check_deaths, check_faults, check_loss, cluster_of, faults_of,
 from .layout import place_on_chip
 from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
-from .plan import ChainPlan, Plan, exchange_times
+from .plan import ChainPlan, Phase, Plan, exchange_times
 from .recompute import check_recompute, check_rows_kept, recomputing
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
@@ -143,7 +143,7 @@ def _make_chain(
     cluster = dataclasses.replace(
         cluster,
         parameter_copies=copies,
-        precision=config.precision,
+        precision=config.precision.phases[0][1],
         clips=config.clip_norm is not None or config.precision.grows_every > 0,
     )
     check_updates(config)
@@ -162,8 +162,21 @@ def _make_chain(
 
         measured = load_profile(profile, network, board_number(config))
         check_profile(measured, network, cluster.boards, str(profile))
+    if faults.deaths and config.precision.epochs:
+        raise InputError(
+            f"`precision` = {str(config.precision)!r}: formats change at the end of an epoch, and"
+            " with `faults.deaths` epochs end on other boards than they began; leave out one of them"
+        )
     plan = within_limits(
-        lambda boards: _plan_of(config, ranks, network, boards, faults, timing_only, measured),
+        lambda boards: _in_phases(
+            config,
+            network,
+            lambda *own: _plan_of(
+                *(own[0], ranks, own[1]),
+                dataclasses.replace(boards, precision=own[0].precision.phases[0][1]),
+                *(faults, timing_only, measured),
+            ),
+        ),
         cluster,
     )
     if not faults.deaths:
@@ -172,6 +185,43 @@ def _make_chain(
     return dataclasses.replace(
         plan, survivors=tuple(_survivors(plan, cluster, timing_only, measured))
     )
+
+
+def _in_phases(
+    config: Config, network: Network, planned: Callable[[Config, Network], ChainPlan]
+) -> ChainPlan:
+    """Return the plan of a run, with those of the phases in which its formats are others; `planned`
+    makes that of one.
+
+    The cut is the best one of the first phase, or of the next, that all can have.
+
+    Raises:
+        InputError: none can be planned, or there is no such cut.
+    """
+    phases = config.precision.phases
+    if len(phases) == 1:
+        return planned(config, network)
+    configs = [config.model_copy(update={"precision": own}) for _, own in phases]
+    networks = [with_formats(network, config.precision, number) for number in range(len(phases))]
+    wrong: InputError | None = None
+    for leader in range(len(phases)):
+        where = f"`precision` = {str(config.precision)!r}: from epoch {phases[leader][0] + 1} on: "
+        try:
+            led = planned(configs[leader], networks[leader])
+            plans = []
+            for number, (done, _) in enumerate(phases):
+                where = f"`precision` = {str(config.precision)!r}: from epoch {done + 1} on: "
+                cut = configs[number].model_copy(update={"cut": led.cut})
+                plans.append(led if number == leader else planned(cut, networks[number]))
+        except InputError as error:
+            kind = OverLimits if isinstance(error, OverLimits) else InputError
+            wrong = wrong or kind(f"{where}{error}")
+            continue
+        later = zip(phases[1:], plans[1:], strict=True)
+        others = tuple(Phase(done, plan) for (done, _), plan in later)
+        return dataclasses.replace(plans[0], config=config, phases=others)
+    assert wrong is not None
+    raise wrong
 
 
 def _plan_of(

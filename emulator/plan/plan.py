@@ -98,13 +98,24 @@ class Plan(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class Phase:
+    """The plan of a run's epochs after the first `epochs`, in other formats on the same boards, in
+    the same cut.
+    """
+
+    epochs: int
+    plan: ChainPlan
+
+
+@dataclasses.dataclass(frozen=True)
 class ChainPlan(Plan):
     """What a run on a chain of FPGAs, or on several, will do.
 
     No cut and no placement of data takes less than `bound_ps` for a sample; 0 where that is not
     known. Each device of a chain has `chunks` stages, mostly one. All but `faults` is that of
     boards and links without any: cut, schedule and versions of the weights do not change with them.
-    Where boards die, `survivors` has the plan after each death.
+    Where boards die, `survivors` has the plan after each death; where formats change from epochs
+    on, all but `config` is that of the first ones, and `phases` are the others.
     """
 
     mapping: Mapping
@@ -114,6 +125,7 @@ class ChainPlan(Plan):
     bound_ps: int = 0
     chunks: int = 1
     survivors: tuple[ChainPlan, ...] = ()
+    phases: tuple[Phase, ...] = ()
 
     def with_faults(self, faults: Faults) -> ChainPlan:
         """Return the same plan with other faults, whose deaths are its own or none."""
@@ -122,13 +134,19 @@ class ChainPlan(Plan):
             dataclasses.replace(plan, faults=faults.among(left_alive(self.devices, dead[:count])))
             for count, plan in enumerate(self.survivors if dead else (), 1)
         )
-        return dataclasses.replace(self, faults=faults, survivors=survivors)
+        phases = tuple(Phase(one.epochs, one.plan.with_faults(faults)) for one in self.phases)
+        return dataclasses.replace(self, faults=faults, survivors=survivors, phases=phases)
 
     def with_epochs(self, epochs: int) -> ChainPlan:
-        """Return the same plan for another number of epochs."""
+        """Return the same plan for another number of epochs, all in the formats of the first."""
         config = self.config.model_copy(update={"epochs": epochs})
         survivors = tuple(plan.with_epochs(epochs) for plan in self.survivors)
-        return dataclasses.replace(self, config=config, survivors=survivors)
+        return dataclasses.replace(self, config=config, survivors=survivors, phases=())
+
+    @property
+    def of_phases(self) -> tuple[ChainPlan, ...]:
+        """The plans of all phases: itself, then those of the others."""
+        return self, *(phase.plan for phase in self.phases)
 
     @property
     def while_all_live(self) -> ChainPlan:
@@ -211,16 +229,15 @@ class ChainPlan(Plan):
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of on-chip memory that are missing on all devices and that the times ignore; 0
-        where all is placed.
+        """Bytes of on-chip memory that are missing on all devices and that the times ignore, in the
+        phase that needs most; 0 where all is placed.
         """
-        return (
-            0 if self.stages is not None else sum(missing_bytes(self.timing, self.steady.in_flight))
-        )
+        own = missing_bytes(self.timing, self.steady.in_flight) if self.stages is None else [0]
+        return max(sum(own), *(one.plan.missing_bytes for one in self.phases), 0)
 
     @property
     def off_chip_bytes(self) -> tuple[int, ...]:
-        """Bytes in off-chip memory, by stage."""
+        """Bytes in off-chip memory, by stage, of the first phase."""
         if self.stages is not None:
             return tuple(self.stages.memory_bytes(stage)[1] for stage in range(self.stage_count))
         return tuple(
@@ -230,9 +247,14 @@ class ChainPlan(Plan):
 
     @property
     def memory_bytes(self) -> tuple[int, ...]:
-        """Bytes of weights, gradients and activations that each device keeps, on chip and off
-        chip.
+        """Bytes of weights, gradients and activations that each device keeps, on chip and off chip,
+        in the phase in which it keeps most.
         """
+        by_phase = (self._kept_bytes, *(one.plan.memory_bytes for one in self.phases))
+        return tuple(map(max, zip(*by_phase, strict=True)))
+
+    @property
+    def _kept_bytes(self) -> tuple[int, ...]:
         if self.stages is None:
             return tuple(
                 stored_on_board_bytes(self.timing, device, count)
@@ -334,11 +356,18 @@ class ChainPlan(Plan):
         return [late.stale_samples for late in self.steady.staleness]
 
     def needs_all_alive(self, what: str) -> None:
-        """Check that the chain is cut once for the whole run, on which `what` rests.
+        """Check that the chain is cut once for the whole run, and in the same formats, on which
+        `what` rests.
 
         Raises:
-            InputError: boards die.
+            InputError: boards die, or formats change.
         """
+        if self.phases:
+            raise InputError(
+                f"`precision` = {str(self.config.precision)!r}: {what} shows the messages of one"
+                f" set of formats, and from epoch {self.phases[0].epochs + 1} on they are others; leave"
+                " out `epoch`"
+            )
         if self.faults.deaths:
             raise InputError(
                 f"`faults.deaths`: {what} shows one cut of the chain, and this run has another"

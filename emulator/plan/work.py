@@ -184,6 +184,10 @@ def _idle(plan: ChainPlan) -> Iterator[tuple[str, object, str]]:
             else "without a codec; add `compress`, such as topk:0.01"
         )
         yield "error_feedback", "true", why
+    late = [epoch for epoch, _ in config.precision.epochs if epoch > config.epochs]
+    if late and "epochs" in given:
+        why = f"before epoch {late[0]}, and there are {config.epochs}"
+        yield f"precision.epoch.{late[0]}", config.precision.phases[-1][1], why
     if exchange.replicas == 1 and "exchange" in given:
         yield "exchange", config.exchange, alone
     if "rows_at_once" in given and (why := _without_blocks(plan)):

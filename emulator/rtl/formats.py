@@ -48,6 +48,8 @@ def check_formats(precision: Precision) -> None:
         raise InputError(f"{given} has no scales of whole maps; leave out `scaling`")
     if precision.layers:
         raise InputError(f"{given} computes all layers in one format; leave out `layer`")
+    if precision.epochs:
+        raise InputError(f"{given} computes in one format in all epochs; leave out `epoch`")
     for kind in KINDS:
         number = precision.format(kind)
         if number.grid is None:

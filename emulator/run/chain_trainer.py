@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...comm import Observer
 from ...kernels import Arena
 from ...launch import Ranks, SingleProcess
 from ..data import Dataset
 from ..device import (
     MASTER,
+    TURNED,
     Bpram,
     DeviceNumerics,
     Epoch,
@@ -27,10 +29,12 @@ from ..device import (
     Rules,
     TensorScales,
     epoch_order,
+    is_of_scales,
     numerics_of,
 )
 from ..mapping import BalancedParameters, DeviceStreams, kept_channels
 from ..network import Layer
+from ..number import Precision
 from ..plan import ChainPlan, check_samples
 from ..schedule import MicroBatch
 from .replicas import build_replicas
@@ -45,7 +49,7 @@ from .results import (
     usage_of,
 )
 from .segments import Leg, Position, Segment, replica_leg, soft_errors
-from .state import LayerState, deal_state, gathered_state
+from .state import LayerState, deal_state, gathered_state, make_whole
 from .trainer import Programs, Trainer
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ class _MakeNumerics:
         self, streams: DeviceStreams, blocks: Sequence[BalancedParameters], arena: Arena
     ) -> DeviceNumerics:
         start, seed = self.segment.plan.network.start, self.segment.plan.config.seed
-        precision = self.segment.plan.config.precision
+        precision = self.segment.plan.config.precision.phases[0][1]
         formats = None
         if not precision.is_single:
             scales = TensorScales(self.segment.samples, self.segment.plan.config.batch)
@@ -105,6 +109,7 @@ class ChainTrainer(Trainer):
             segment, ranks.rank, ranks.size, comms, self.most_samples(plan), make
         )
         self._segment, self._exchanged = segment, Exchanged()
+        self._observer: Observer | None = None
         super().__init__(
             plan, data, ranks, self.replicas.carriers, self.replicas.chains, segment.start_ps
         )
@@ -120,39 +125,63 @@ class ChainTrainer(Trainer):
         return self._segment.begin, self._segment.start_ps
 
     def at(self, position: Position) -> ChainTrainer:
-        """See `Trainer`: a board has died, and the ones that are left have the weights of this
-        one.
+        """See `Trainer`: a board has died, and the ones that are left have the weights of this one;
+        or formats change.
         """
         reached = [place for place, segment in enumerate(self._later) if segment.begin <= position]
-        return self._handed_over(self._later[reached[-1] :]) if reached else self
+        return self._handed_over(self._later[reached[-1] :], position) if reached else self
 
-    def begin_at(self, position: Position, now_ps: int) -> ChainTrainer:
+    def begin_at(self, position: Position, now_ps: int, *, ended: bool = False) -> ChainTrainer:
         """See `Trainer`."""
         if (position, now_ps) == self.began:
             return self
         self.close()
-        for place, segment in enumerate(self._later):
-            if (segment.begin, segment.start_ps) == (position, now_ps):
-                return ChainTrainer(self._later[place:], self._data, self.ranks)
-        return ChainTrainer(
-            [Segment(self.plan, self._samples, position, now_ps)], self._data, self.ranks
-        )
+        segments = [self._segment, *self._later]
+        reached = [
+            place
+            for place, segment in enumerate(segments)
+            if segment.begin < position or (segment.begin == position and not ended)
+        ]
+        place = reached[-1] if reached else 0
+        begun = dataclasses.replace(segments[place], begin=position, start_ps=now_ps)
+        trainer = ChainTrainer([begun, *segments[place + 1 :]], self._data, self.ranks)
+        trainer.observe(self._observer)
+        return trainer
 
-    def _handed_over(self, segments: Sequence[Segment]) -> ChainTrainer:
+    def observe(self, observer: Observer | None) -> None:
+        """Call `observer` with what the first replica's engines, links and exchanges here serve
+        from now on, in later segments, too.
+        """
+        self._observer = observer
+        if observer is not None:
+            self.replicas.observe(observer)
+
+    def _handed_over(self, segments: Sequence[Segment], position: Position) -> ChainTrainer:
         """Return the trainer of the next segments, with the arrays and the history of this one."""
+        now_ps, clocks = (
+            max(self.ranks.share(self.now_ps(position))),
+            self.ranks.share(self.clocks()),
+        )
+        residuals = self.residuals()
         self.close()
-        after = ChainTrainer(segments, self._data, self.ranks)
-        for layer in self.plan.network.layers:
-            for replica, (held, taken) in enumerate(
-                zip(self.learnt(), after.learnt(), strict=True)
-            ):
-                state = gathered_state(self.ranks, layer, held)
-                kinds = sorted(
-                    {kind for arrays in state.values() for kind in arrays}
-                )  # before an update: values alone
-                deal_state(
-                    self.ranks, layer, taken, functools.partial(_of_state, state), kinds, replica
-                )
+        start_ps = max(segments[0].start_ps, now_ps)
+        first = dataclasses.replace(segments[0], start_ps=start_ps)
+        after = ChainTrainer([first, *segments[1:]], self._data, self.ranks)
+        after.observe(self._observer)
+        for before, layer in zip(self.plan.network.layers, after.plan.network.layers, strict=True):
+            states = [gathered_state(self.ranks, before, held) for held in self.learnt()]
+            if self.plan.data_parallel.zero:
+                make_whole(states)
+            goes_on = _own_formats(self.plan, before) == _own_formats(after.plan, layer)
+            for replica, (state, taken) in enumerate(zip(states, after.learnt(), strict=True)):
+                # Before an update there are values alone.
+                kinds = {kind for arrays in state.values() for kind in arrays}
+                kinds -= set() if goes_on else {MASTER, TURNED}
+                read = functools.partial(_of_state, state, goes_on)
+                deal_state(self.ranks, layer, taken, read, sorted(kinds), replica)
+        for name, row in after.residuals().items():
+            row[...] = residuals[name]
+        after.take_loss_scale(_without_scales(clocks))
         after.so_far, after.history, after.started_s = self.so_far, self.history, self.started_s
         return after
 
@@ -252,9 +281,32 @@ class ChainTrainer(Trainer):
 
 
 def _of_state(
-    state: LayerState, layer: Layer, replica: int, name: str, kind: str, shape: tuple[int, ...]
+    state: LayerState,
+    goes_on: bool,
+    layer: Layer,
+    replica: int,
+    name: str,
+    kind: str,
+    shape: tuple[int, ...],
 ) -> NDArray[np.float32]:
-    return state[name][kind]
+    """Return an array of a layer whose formats go on, or one from which others are rounded anew."""
+    arrays = state[name]
+    return arrays[MASTER] if kind == "value" and MASTER in arrays and not goes_on else arrays[kind]
+
+
+def _without_scales(clocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return all ranks' clocks without the scales of maps, which are of their formats."""
+    left: dict[str, Any] = {}
+    for name, state in (entry for of_rank in clocks for entry in of_rank.items()):
+        if isinstance(state, dict) and "counts" in state:
+            counts = state["counts"].items()
+            left[name] = {"counts": {key: n for key, n in counts if not is_of_scales(key)}}
+    return left
+
+
+def _own_formats(plan: ChainPlan, layer: Layer) -> Precision:
+    own = plan.config.precision.of(layer.formats)
+    return dataclasses.replace(own, layers=(), epochs=())
 
 
 def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:

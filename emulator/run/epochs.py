@@ -209,8 +209,7 @@ def _hosted(plan: Plan, data: Dataset, ranks: Ranks, observer: Observer | None) 
         return PairTrainer(plan, data, ranks)
     assert isinstance(plan, ChainPlan)
     trainer = ChainTrainer(_shared_segments(plan, data.n_train, ranks), data, ranks)
-    if observer is not None:
-        trainer.replicas.observe(observer)
+    trainer.observe(observer)
     return trainer
 
 

@@ -214,7 +214,7 @@ class PairTrainer(Trainer):
         """See `Trainer`."""
         return self._began
 
-    def begin_at(self, position: Position, now_ps: int) -> PairTrainer:
+    def begin_at(self, position: Position, now_ps: int, *, ended: bool = False) -> PairTrainer:
         """See `Trainer`."""
         self._began = position, now_ps
         self._offset_ps += now_ps - self.now_ps(position)

@@ -11,6 +11,7 @@ pairs, have no such roofs: a mini-batch of theirs is timed in 40 draws.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -154,14 +155,25 @@ def run_range(simulation: Simulation | PairSimulation) -> AnswerRange:
     steady = steady_range(roofs)
     if not roofs.constants:
         return steady.times(rate)
-    samples = simulation.samples * len(simulation.epoch_ends_ps) / plan.data_parallel.replicas
-    rest_ps = max(0.0, simulation.virtual_time_ps - samples * float(roofs.period_ps({})[0]))
+    epochs = len(simulation.epoch_ends_ps)
+    begins = [0, *(min(phase.epochs, epochs) for phase in plan.phases), epochs]
+    times = np.zeros(DRAWS)
+    for own, (begin, end) in zip(plan.of_phases, itertools.pairwise(begins), strict=True):
+        ends_ps = 0, *simulation.epoch_ends_ps
+        times += _drawn_ps(own, simulation.samples * (end - begin), ends_ps[end] - ends_ps[begin])
+    low, high = np.percentile(simulation.virtual_time_ps / times, [LOWEST, HIGHEST])
+    return dataclasses.replace(steady, low=float(low), high=float(high)).times(rate)
+
+
+def _drawn_ps(plan: ChainPlan, samples: int, takes_ps: int) -> Floats:
+    """Return the time in ps that some samples take in each draw, which nominally is `takes_ps`."""
+    roofs, of_chain = roofs_of(plan), samples / plan.data_parallel.replicas
+    rest_ps = max(0.0, takes_ps - of_chain * float(roofs.period_ps({})[0]))
     drawn = {entry: factors(entry) for entry in roofs.constants}
     filling = by_slopes(drawn, lambda given: fill_ps(varied_timing(plan.timing, given)))
     fills = filling.times_ps(drawn) / max(1, plan.steady.fill_ps)
-    times = samples * roofs.period_ps(drawn, DRAWS) + rest_ps * fills
-    low, high = np.percentile(simulation.virtual_time_ps / times, [LOWEST, HIGHEST])
-    return dataclasses.replace(steady, low=float(low), high=float(high)).times(rate)
+    times: Floats = of_chain * roofs.period_ps(drawn, DRAWS) + rest_ps * fills
+    return times
 
 
 def by_slopes(constants: Iterable[ConstantRange], time_ps: Callable[[Factors], float]) -> Slopes:

@@ -86,7 +86,8 @@ class Segment:
     an epoch.
 
     Its clocks begin at 0 when the virtual time is `start_ps`. `death` is what ended it, unless it
-    is the last one.
+    is the last one, or formats change after some epochs (`last`); the next one begins then once it
+    has ended.
     """
 
     plan: ChainPlan
@@ -94,11 +95,14 @@ class Segment:
     begin: Position = START
     start_ps: int = 0
     death: Death | None = None
+    last: int | None = None
 
     @property
     def end(self) -> Position:
         """Where the next segment goes on, or the end of the run."""
-        return Position(self.plan.config.epochs) if self.death is None else self.death.at
+        if self.death is not None:
+            return self.death.at
+        return Position(self.plan.config.epochs if self.last is None else self.last)
 
     @property
     def all_legs(self) -> list[Leg]:

@@ -100,11 +100,19 @@ class TimedRun:
 
 def segments_of(plan: ChainPlan, samples: int) -> tuple[Segment, ...]:
     """Return the segments of a run with `samples` samples in an epoch, in order; found by
-    simulation if boards die.
+    simulation if boards die. Where formats change, it has one for each phase, which begins when the
+    one before has ended.
 
     A board that dies after the end of the run changes nothing. Where no leg is finished between two
     deaths, the segment between them has none.
     """
+    if plan.phases:
+        phases = [phase for phase in plan.phases if phase.epochs < plan.config.epochs]
+        begins = [0, *(phase.epochs for phase in phases)]
+        plans = zip(
+            [plan, *(phase.plan for phase in phases)], begins, [*begins[1:], None], strict=True
+        )
+        return tuple(Segment(own, samples, Position(begin), last=end) for own, begin, end in plans)
     segments, deaths = [Segment(plan, samples)], plan.faults.in_order
     for death, after in zip(deaths, plan.survivors if deaths else (), strict=True):
         ended = _ended(segments[-1], death, after.devices)
@@ -315,7 +323,9 @@ def simulate(
     recorder = None if trace is None else trace.recorder(plan, samples)
     segments, ends = segments_of(plan, samples), list[int]()
     for segment in segments:
-        timed = TimedRun(segment, both(observer, recorder), by_message=bool(sizes))
+        start_ps = max(segment.start_ps, *ends[-1:], 0)
+        begun = dataclasses.replace(segment, start_ps=start_ps)
+        timed = TimedRun(begun, both(observer, recorder), by_message=bool(sizes))
         for epoch, leg in segment.legs():
             # Sizes are those of a whole epoch, which its first leg takes for all of them.
             if sizes and leg.first == 0:

@@ -320,9 +320,9 @@ class Trainer(abc.ABC):
         """Where and at what virtual time in ps its clocks began at 0."""
 
     @abc.abstractmethod
-    def begin_at(self, position: Position, now_ps: int) -> Trainer:
+    def begin_at(self, position: Position, now_ps: int, *, ended: bool = False) -> Trainer:
         """Return the trainer whose clocks begin at 0 at a position and a virtual time; it has
-        nothing of this one.
+        nothing of this one. With `ended`, it has the formats of what was trained up to there.
         """
 
     def at(self, position: Position) -> Trainer:

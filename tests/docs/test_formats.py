@@ -68,6 +68,12 @@ FEATURES: dict[str, Table] = {
         "network": sequence({**LSTM, "units": 40}),
         "cut": "wte r[:32] | r[32:] head",
     },
+    "other formats from an epoch on": {
+        **SHAPES,
+        "network": images({"type": "relu"}),
+        "epochs": 2,
+        "precision": "epoch.2.weights=q1.5",
+    },
     "frozen layers": {**SHAPES, "network": images({"type": "relu"}), "freeze": "c"},
     "`clip_norm`": {**SHAPES, "network": images({"type": "relu"}), "clip_norm": 0.5},
     "replicas, with a codec": {
@@ -120,7 +126,8 @@ def reasons() -> dict[str, str]:
 def keys_of(feature: str, form: str) -> Table:
     """Return the keys of a run."""
     keys = {key: value for key, value in FEATURES[feature].items() if value is not None}
-    return {"schedule": "sync", **keys, "precision": form}
+    precision = " ".join([form, *([keys["precision"]] if "precision" in keys else [])])
+    return {"schedule": "sync", **keys, "precision": precision}
 
 
 def said(feature: str, form: str, door: Any = emuchain.train, **more: Any) -> str | None:

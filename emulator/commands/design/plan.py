@@ -166,6 +166,7 @@ def _layout(
             "cause": cause,
             **verdict,
             **cut_as_json(plan, beside),
+            **_phases_as_json(plan),
         }
 
     return Answer(shown, as_json, lambda picture: view.draw_layout(layout, picture))
@@ -188,6 +189,7 @@ def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answe
                 *view.range_lines(sure),
                 *view.stage_lines(plan, usage),
                 view.memory_line(plan, 0),
+                *_phase_lines(plan),
                 view.weights_line(plan),
                 *view.logic_lines(plan),
                 view.next_line(how.command("simulate", {"samples": _SAMPLES})),
@@ -202,7 +204,7 @@ def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answe
             "memory": view.courses_as_json(_courses(plan)),
             "fits_lut": plan.fits_lut,
         }
-        said |= {"images_per_s": rate, **cut_as_json(plan, beside)}
+        said |= {"images_per_s": rate, **cut_as_json(plan, beside), **_phases_as_json(plan)}
         return {**said, **({} if sure is None else sure.to_dict())}
 
     return Answer(shown, as_json)
@@ -259,10 +261,39 @@ def _answer(
         *view.limit_lines(plan, state, cause),
         *view.wide_lines(plan),
         _verdict(plan, layout, missing, smallest),
+        *_phase_lines(plan),
         view.weights_line(plan),
         *view.logic_lines(plan),
         view.next_line(to_try),
     ]
+
+
+def _phase_lines(plan: ChainPlan) -> list[view.Line]:
+    """Return a line for each change of formats."""
+    lines = []
+    for phase in plan.phases:
+        rate, kept = steady_rate(phase.plan), max(phase.plan.memory_bytes)
+        noun = plan.network.sample_noun
+        lines.append(
+            view.Line(
+                f"from epoch {phase.epochs + 1} on in {phase.plan.config.precision}: {rate:,.1f}"
+                f" {noun}s/s, up to {view.mebibytes(kept)} on a board"
+            )
+        )
+    return lines
+
+
+def _phases_as_json(plan: ChainPlan) -> dict[str, Any]:
+    phases = [
+        {
+            "epoch": phase.epochs + 1,
+            "precision": str(phase.plan.config.precision),
+            "images_per_s": steady_rate(phase.plan),
+            "memory_bytes": max(phase.plan.memory_bytes),
+        }
+        for phase in plan.phases
+    ]
+    return {"phases": phases} if phases else {}
 
 
 def _boards_that_hold(count: int) -> str:

@@ -96,6 +96,7 @@ PRECISION_KEYS = {
     "scaling": "scales of whole maps: none or delayed",
     "loss_scale": "power of two by which errors are scaled up, or dynamic",
     "layer": "formats of single layers: head=bf16,conv1:conv3.errors=fp16",
+    "epoch": "formats from an epoch on: 3=bf16,5.errors=fp16",
 }
 """The keys of the table `precision`."""
 

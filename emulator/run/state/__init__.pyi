@@ -1,5 +1,12 @@
 from .checkpoints import Ended, Keeping, Leader, RunCheckpoints
-from .layer_states import LayerState, deal_state, deal_weights, gathered_state, gathered_weights
+from .layer_states import (
+    LayerState,
+    deal_state,
+    deal_weights,
+    gathered_state,
+    gathered_weights,
+    make_whole,
+)
 from .resume import Resumed, checkpoints_of, resumed, series_of
 from .weights_files import (
     RunWeights,
@@ -24,6 +31,7 @@ __all__ = [
     "deal_weights",
     "gathered_state",
     "gathered_weights",
+    "make_whole",
     "read_run_weights",
     "read_weights",
     "resumed",

@@ -57,7 +57,7 @@ from ..results import (
 from ..segments import Position
 from ..trainer import Trainer
 from .checkpoint_file import CheckpointReader, CheckpointWriter, checked
-from .layer_states import add_shares, deal_state, deal_weights, gathered_state
+from .layer_states import add_shares, deal_state, deal_weights, gathered_state, kept_kinds
 
 Residuals = Mapping[str, NDArray[np.float32]]
 """The rows on a rank, by replica, device and phase."""
@@ -311,16 +311,13 @@ class Leader:
     """What rank 0 has: the checkpoint to begin with, the file for those to come, and what to write
     besides.
 
-    `kinds` are what is kept of each parameter, its value and what the optimiser keeps, of layers in
-    the run's formats, and of those in others (`Precision.of`). `on_begin`
-    is called with the finished epochs, what is known of the next one, and where training begins.
-    `weights` are those that a run begins with, if they are given.
+    `on_begin` is called with the finished epochs, what is known of the next one, and where training
+    begins. `weights` are those that a run begins with, if they are given.
     """
 
     start: CheckpointReader | None
     target: WholeFile | None
     settings: Mapping[str, Any]
-    kinds: tuple[tuple[str, ...], ...]
     on_begin: OnBegin = lambda *_: None
     weights: Weights | None = None
 
@@ -347,7 +344,7 @@ class RunCheckpoints:
         self, network: Network, ranks: Ranks, keeping: Keeping, leader: Leader | None = None
     ) -> None:
         self._network, self._ranks, self.keeping, self._leader = network, ranks, keeping, leader
-        self._kinds, self._pace = () if leader is None else leader.kinds, Pace()
+        self._pace = Pace()
         self.ended_at: Ended | None = None
 
     @property
@@ -372,10 +369,11 @@ class RunCheckpoints:
         trainer = (
             trainer.begin_at(Position(*began), began_ps)
             if same_machine
-            else trainer.begin_at(at, now_ps)
+            else trainer.begin_at(at, now_ps, ended=True)
         )
-        for layer in self._network.layers:
-            kinds = self._kinds[layer.formats] if self._kinds else ()
+        config = trainer.plan.config
+        for layer in trainer.plan.network.layers:
+            kinds = kept_kinds(config, config.precision.of(layer.formats))
             for replica, learnt in enumerate(trainer.learnt()):
                 read = _nothing if reader is None else reader.of_layer
                 whole = replica == 0 or self.keeping.replicas_differ

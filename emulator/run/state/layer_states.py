@@ -115,6 +115,18 @@ def add_shares(state: LayerState, other: LayerState) -> None:
                 own |= array.view(np.uint32)
 
 
+def make_whole(states: Sequence[LayerState]) -> None:
+    """Give all replicas, of which each keeps a share of what updates keep of a layer, all of it, in
+    place.
+    """
+    first, *others = states
+    for other in others:
+        add_shares(first, other)
+    for other in others:
+        for name, kinds in other.items():
+            other[name] = {**first[name], _VALUE: kinds[_VALUE]}
+
+
 def deal_state(
     ranks: Ranks,
     layer: Layer,

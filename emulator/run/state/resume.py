@@ -22,7 +22,6 @@ from ...schedule import EditedKind
 from ..results import Weights
 from .checkpoint_file import CheckpointReader, checked
 from .checkpoints import Keeping, Leader, OnBegin, RunCheckpoints
-from .layer_states import kept_kinds
 from .weights_files import check_tied_in, fitted, read_weights
 
 _FREE = {
@@ -247,8 +246,7 @@ def checkpoints_of(
     )
     reader = None if start is None else start.reader
     settings = {**_settings(plan, data), "series": series}
-    kinds = tuple(kept_kinds(config, precision) for precision in config.precision.all_of)
-    leader = Leader(reader, target, settings, kinds, on_begin, weights)
+    leader = Leader(reader, target, settings, on_begin, weights)
     return RunCheckpoints(plan.network, ranks, keeping, leader)
 
 

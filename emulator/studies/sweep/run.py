@@ -120,15 +120,29 @@ def measure(task: tuple[Point, int, bool]) -> Measured:
             of_point = _of_pair(pair, epoch_images)
             return _with_range(of_point, slope_roofs(pair)) if ranged else of_point
         plan = make_plan(config, 1, network=point.network, cluster=point.cluster, timing_only=True)
-        if plan.times_rows:
-            of_point = _figures(plan, steady_state(plan), epoch_images)
-            return _with_range(of_point, roofs_of(plan)) if ranged else of_point
-        of_point = _of_actions(plan, epoch_images)
-        return _with_range(of_point, slope_roofs(plan)) if ranged else of_point
+        # Of phases, the slowest has the rate that boards keep up in all.
+        measured = [(_of_chain(own, epoch_images), own) for own in plan.of_phases]
+        of_point, slowest = min(measured, key=lambda pair: pair[0].images_per_s or 0.0)
+        of_point = dataclasses.replace(
+            of_point,
+            fits=plan.fits,
+            missing_mib=plan.missing_bytes / _MIB,
+            memory_mib=max(plan.memory_bytes) / _MIB,
+        )
+        if not ranged:
+            return of_point
+        return _with_range(of_point, (roofs_of if plan.times_rows else slope_roofs)(slowest))
     except InputError as error:
         return Measured(error=_line(str(error)))
     except Exception as error:
         return Measured(error=_line(f"{INTERNAL}: {type(error).__name__}: {error}"))
+
+
+def _of_chain(plan: ChainPlan, epoch_images: int) -> Measured:
+    """Return the figures of a phase on a chain."""
+    if plan.times_rows:
+        return _figures(plan, steady_state(plan), epoch_images)
+    return _of_actions(plan, epoch_images)
 
 
 def _figures(plan: ChainPlan, state: SteadyState, epoch_images: int) -> Measured:

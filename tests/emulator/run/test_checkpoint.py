@@ -31,7 +31,6 @@ from emuchain.emulator.run import (
     train,
 )
 from emuchain.emulator.run.state.checkpoint_file import CheckpointReader
-from emuchain.emulator.run.state.layer_states import kept_kinds
 from emuchain.launch import SingleProcess
 
 from ..counted import COUNTED
@@ -290,7 +289,6 @@ def run(
         reader,
         None if target is None else WholeFile(target),
         {},
-        (kept_kinds(plan.config, plan.config.precision),),
     )
     keeping = Keeping(start is not None, target is not None, same, bool(plan.faults.flips))
     checkpoints = RunCheckpoints(plan.network, ranks, keeping, leader)

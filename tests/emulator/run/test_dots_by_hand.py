@@ -380,16 +380,52 @@ def compare(path: Any, plan_of: Any, trained: Any, name: str, **second: Any) -> 
         forms = dict.fromkeys(("c1", "c2", "f1", "f2"), (size, form, form))
     plan = plan_of(**keys_of(path, precision, second), devices=3, micro_batch=1)
     data, own = training_data(plan), Emulation(plan, forms)
-    order = epoch_order(SEED, 0, data.n_train)
+    train(own, data, 0, STEPS)
+    check(own, trained(plan).weights)
+
+
+def train(own: Emulation, data: Any, epoch: int, steps: int) -> None:
+    """Train an epoch by hand."""
+    order = epoch_order(SEED, epoch, data.n_train)
     images = data.normalisation()
-    for step in range(STEPS):
+    for step in range(steps):
         chosen = order[BATCH * step :][:BATCH]
         maps = np.empty((BATCH, 32, 32, 3), F)
         images.apply_channels_last(np.ascontiguousarray(data.train_images[chosen]), maps)
-        own.step(step + 1, maps.transpose(0, 3, 1, 2), data.train_labels[chosen])
-    weights = trained(plan).weights
+        number = epoch * steps + step + 1
+        own.step(number, maps.transpose(0, 3, 1, 2), data.train_labels[chosen])
+
+
+def check(own: Emulation, weights: Any) -> None:
+    """Check that all weights are equal."""
     for layer, expected in own.weights.items():
         assert np.array_equal(weights[layer]["weight"], expected), layer
+
+
+BY_EPOCH: dict[str, tuple[str, int, list[Form]]] = {
+    "blocks": (
+        "mxint8 accumulate=dot:32 epoch.2=mxfp4 epoch.3=mxint8 epoch.3.rounding=stochastic",
+        32,
+        [INT8, dataclasses.replace(E2M1, block=32), dataclasses.replace(INT8, by_chance=True)],
+    ),
+    "numbers": ("fp8 epoch.2=bf16 epoch.3=q2.6", 1, [E4M3, BF16, Form(7, 1, 127 / 64)]),
+}
+
+
+@pytest.mark.parametrize("name", BY_EPOCH)
+def test_formats_by_epoch(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+    """Weights are rounded anew, from those that updates change; all else goes on."""
+    precision, size, forms = BY_EPOCH[name]
+    steps = 2
+    keys = {**keys_of(tmp_path, precision, {}), "samples": BATCH * steps, "epochs": len(forms)}
+    plan = plan_of(**keys, devices=3, micro_batch=1)
+    data, layers = training_data(plan), ("c1", "c2", "f1", "f2")
+    own = Emulation(plan, dict.fromkeys(layers, (size, forms[0], forms[0])))
+    for epoch, form in enumerate(forms):
+        own.forms = dict.fromkeys(layers, (size, form, form))
+        own._round_weights(0) if epoch else None
+        train(own, data, epoch, steps)
+    check(own, trained(plan).weights)
 
 
 @pytest.mark.parametrize("name", [*FORMS, *BY_LAYER])

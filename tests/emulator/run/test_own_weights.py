@@ -30,7 +30,6 @@ from emuchain.emulator.run import (
     safetensors_image,
     write_results,
 )
-from emuchain.kernels.optimizers import optimizers
 from emuchain.launch import SingleProcess
 
 from ..networks import CONV, GROUPED, GRU, LSTM, of_images, of_rows
@@ -79,8 +78,7 @@ def write(trainer: ChainTrainer, folder: Path) -> None:
     write_results(folder / "run.h5", results_of(plan, 36, [first], weights, {}))
     (folder / "run.safetensors").write_bytes(safetensors_image(weights, plan.network, "out"))
     with_settings = {"config": plan.config.model_dump(), "network": plan.network.text}
-    kinds = ("value", *optimizers()[plan.config.optimizer].states)
-    leader = Leader(None, WholeFile(folder / "run.ckpt"), with_settings, kinds)
+    leader = Leader(None, WholeFile(folder / "run.ckpt"), with_settings)
     checkpoints = RunCheckpoints(plan.network, ranks, Keeping(False, True), leader)
     checkpoints.reach(trainer, Position(0, 1))
     checkpoints.close()
