@@ -241,7 +241,8 @@ class Device:
     async def _recompute(self, whole: SampleSpan, version: int, epoch: Epoch) -> None:
         clock, numerics = self.clock, self.numerics
         assert isinstance(clock, StageClock), "boards that stream rows have no R"
-        clock.recompute(whole, clock.ready_ps(version))
+        end_ps = await self._gathering_ps(Kind.RECOMPUTE, whole, {}, version)
+        clock.recompute(whole, clock.ready_ps(version), end_ps)
         if numerics is not None:
             numbers, index = epoch.sample_numbers[whole.slice], whole.micro_batch.index
             again = functools.partial(numerics.compute_again, whole, version, numbers)
@@ -266,14 +267,26 @@ class Device:
         self, kind: Kind, span: SampleSpan, times: dict[StreamKey, Times], version: int
     ) -> dict[StreamKey, Times]:
         """Let the clock carry out F or B; return the arrival times of what is sent."""
-        clock, exchange, ready_ps = self.clock, self.exchange, self.clock.ready_ps(version)
+        clock, ready_ps = self.clock, self.clock.ready_ps(version)
         is_forward = kind is Kind.FORWARD
-        if exchange is None or not exchange.shares_weights:
+        end_ps = await self._gathering_ps(kind, span, times, version)
+        if end_ps is None:
             return (clock.forward if is_forward else clock.backward)(span, times, ready_ps)
         assert isinstance(clock, StageClock)
-        starts_ps = clock.starts_ps(kind, span, times, ready_ps)
-        end_ps = await end_with_gathers(exchange, clock, kind, span, starts_ps)
         return (clock.forward if is_forward else clock.backward)(span, times, ready_ps, end_ps)
+
+    async def _gathering_ps(
+        self, kind: Kind, span: SampleSpan, times: Mapping[StreamKey, Times], version: int
+    ) -> int | None:
+        """Return when an action ends that gathers weights from other replicas on the way; None of
+        one that does not.
+        """
+        clock, exchange = self.clock, self.exchange
+        if exchange is None or not exchange.shares_weights:
+            return None
+        assert isinstance(clock, StageClock)
+        starts_ps = clock.starts_ps(kind, span, times, clock.ready_ps(version))
+        return await end_with_gathers(exchange, clock, kind, span, starts_ps)
 
     async def _gradient(self, whole: SampleSpan, epoch: Epoch) -> None:
         numerics = self.numerics

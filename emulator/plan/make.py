@@ -392,9 +392,8 @@ class _Making:
     def _stages(self, machine: Machine, config: Config, by_hand: Mapping | None) -> PlannedStages:
         shape, cluster = self._mini_batch(), self.cluster
         arguments = self.network, cluster, config, machine, shape, self.profile, by_hand
-        shares = cluster.sharing.weights > 1
         return recomputing(
-            config, self.network, shares, lambda layers: stages_on_boards(*arguments, layers)
+            config, self.network, lambda layers: stages_on_boards(*arguments, layers)
         )
 
     def _of_stages(self, stages: PlannedStages) -> ChainPlan:

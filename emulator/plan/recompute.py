@@ -25,9 +25,7 @@ Make = Callable[[frozenset[int]], PlannedStages]
 """From recomputed layers to the stages."""
 
 
-def recomputing(
-    config: Config, network: Network, shares_weights: bool, make: Make
-) -> PlannedStages:
+def recomputing(config: Config, network: Network, make: Make) -> PlannedStages:
     """Return the stages with the layers recomputed that a configuration says; `auto` are as few as
     make all data fit, those first that keep the most bytes for each multiply-accumulate. A schedule
     with R recomputes all that it can where the configuration says nothing.
@@ -38,7 +36,7 @@ def recomputing(
     """
     if not _recomputes(config):
         return make(frozenset())
-    _check(config, shares_weights)
+    _check(config)
     if config.recompute != "auto":
         text = "all" if config.recompute == "none" else config.recompute
         return make(_named(text, network))
@@ -92,15 +90,13 @@ def _blame(config: Config) -> str:
     return f"`recompute` = {config.recompute!r}: "
 
 
-def _check(config: Config, shares_weights: bool) -> None:
+def _check(config: Config) -> None:
     blame = _blame(config)
     if not config.schedule.aligned:
         raise InputError(
             f"{blame}`schedule` = {config.schedule.name!r} has F and B of a sample use different"
             " weights; should be one such as 'sync' or '1f1b-sno'"
         )
-    if shares_weights:
-        raise InputError(f"{blame}replicas share weights out; should be without `zero` = 3")
     if config.rtl_device is not None:
         raise InputError(f"{blame}a device in RTL keeps what B needs; leave out `rtl_device`")
 

@@ -13,7 +13,7 @@ replays the timeline of the epoch, which every rank knows beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -48,6 +48,14 @@ class StageTimes(Protocol):
     @property
     def fold(self) -> Fold:
         """How the stages lie on the devices."""
+
+    @property
+    def recomputed(self) -> Collection[int]:
+        """The layers, by index, whose features B, or R, computes again."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether R is an action of its own."""
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers."""
@@ -133,20 +141,29 @@ class StageClock(Versions):
         return self.board.starts_ps(kind, self._ready_ps(kind, span, arrived, not_before_ps))
 
     def layers(self, kind: Kind, span: SampleSpan) -> list[tuple[int, int]]:
-        """Return for each layer, in the order in which F or B takes them, how many weights it needs
-        first, and the time of its work in ps.
+        """Return for each layer, in the order in which F, R or B takes them, how many weights it
+        needs first, and the time of its work in ps.
 
-        PG needs none, nor does B of a layer without EB.
+        PG needs none, nor does B of a layer without EB. Recomputed layers come in R, or else in B,
+        before all others.
         """
         streams, fused = self.streams, self._machine.backward is Backward.FUSED
         times = self._times.layer_times(streams.device, span.samples)
         held = [*zip(streams.slices, streams.layer_values, times, strict=True)]
         if kind is Kind.FORWARD:
             return [(values, fp_ps) for _, values, (fp_ps, _, _) in held]
-        return [
+        again = [
+            (values, fp_ps)
+            for part, values, (fp_ps, _, _) in held
+            if part.layer.index in self._times.recomputed
+        ]
+        if kind is Kind.RECOMPUTE:
+            return again
+        backward = [
             (values if part.layer.has_eb else 0, eb_ps + pg_ps * fused)
             for part, values, (_, eb_ps, pg_ps) in reversed(held)
         ]
+        return backward if self._times.apart else again + backward
 
     def takes_ps(self, start_ps: int, work_ps: int, span: SampleSpan) -> int:
         """Return how long some of a span's work takes that begins at a time in ps."""
@@ -184,11 +201,11 @@ class StageClock(Versions):
             self.busy_ps[Phase.PG] += costs.known_pg_ps
         return self._run(Kind.BACKWARD, span, costs, arrived, not_before_ps, end_ps)
 
-    def recompute(self, whole: SampleSpan, not_before_ps: int) -> None:
-        """Carry out R of a micro-batch; nothing is sent."""
+    def recompute(self, whole: SampleSpan, not_before_ps: int, end_ps: int | None = None) -> None:
+        """Carry out R of a micro-batch; nothing is sent; see `forward`."""
         costs = self._loads.costs(self.streams.device, whole.samples)
         self.busy_ps[Phase.FP] += costs.recompute_ps
-        self._run(Kind.RECOMPUTE, whole, costs, not_before_ps=not_before_ps)
+        self._run(Kind.RECOMPUTE, whole, costs, not_before_ps=not_before_ps, end_ps=end_ps)
 
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""

@@ -50,6 +50,15 @@ RUNS: dict[str, dict[str, Any]] = {
         "lora": "r=4,alpha=8,on=qkv*",
     },
     "replicas": {"devices": 2, "replicas": 2, "batch": 32},
+    "shared weights": {"devices": 2, "replicas": 2, "batch": 32, "zero": 3},
+    "shared weights, W apart": {
+        "devices": 2,
+        "replicas": 2,
+        "batch": 32,
+        "zero": 3,
+        "optimizer": "adam",
+        "schedule": "zero-bubble",
+    },
     "drawn roundings": {
         "devices": 2,
         "precision": {
@@ -160,7 +169,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"network": "lstm-rows", "recompute": "lstm1"},
         "`recompute` = 'lstm1': lstm1 is recurrent, or a classifier",
     ),
-    "zero": ({"replicas": 2, "zero": 3}, "`recompute` = 'all': replicas share weights out"),
 }
 
 

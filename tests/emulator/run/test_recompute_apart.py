@@ -47,6 +47,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "shortcuts": ("gpipe", {"network": "resnet8-cifar", "devices": 3, "epochs": 1}),
     "some layers": ("gpipe", {"devices": 2, "recompute": "c2"}),
     "replicas": ("gpipe", {"devices": 2, "replicas": 2, "batch": 32}),
+    "shared weights": ("zero-bubble", {"devices": 2, "replicas": 2, "batch": 32, "zero": 3}),
     "drawn roundings": (
         "gpipe",
         {
@@ -71,7 +72,8 @@ def drawn_order(name: str, devices: int, seed: int, share: float = 0.6) -> Edite
 def test_bits_are_those_of_sync(name: str) -> None:
     drawn, own = RUNS[name]
     keys = {**KEYS, **own}
-    plain = {k: v for k, v in keys.items() if k not in ("engines", "transport", "recompute")}
+    others = "engines", "transport", "recompute", "zero"
+    plain = {key: value for key, value in keys.items() if key not in others}
     synced = emuchain.train(**{**plain, "schedule": "sync"})
     for seed in range(2):
         order = drawn_order(drawn, keys["devices"], seed, 0.6 + 0.4 * seed)

@@ -79,10 +79,11 @@ def test_bits_depend_on_layers_alone(keys: dict[str, Any]) -> None:
     assert of_ring(devices=3, stages="layers") == of_ring(zero=3) != of_ring()
 
 
+@pytest.mark.parametrize("recompute", ["none", "all", "conv2"])
 @pytest.mark.parametrize("replicas", [2, 4])
-def test_time_by_hand(replicas: int) -> None:
-    """A layer is gathered before its FP and its EB in R - 1 steps, of an R-th of it each, and its
-    gradients are summed up in as many.
+def test_time_by_hand(replicas: int, recompute: str) -> None:
+    """A layer is gathered before its FP, where that is done again, too, and its EB in R - 1 steps,
+    of an R-th of it each, and its gradients are summed up in as many.
     """
     parameters = 8 * 27 + 8, 4 * 8 * 9 + 4, 8 * 36 + 8
     layers = [
@@ -92,7 +93,8 @@ def test_time_by_hand(replicas: int) -> None:
         {"type": "softmax"},
     ]
     network = {"name": "even", "input": [3, 32, 32], "layers": layers}
-    keys = {"network": network, "micro_batch": 1, "epochs": 1}
+    keys = {"network": network, "micro_batch": 1, "epochs": 1, "recompute": recompute}
+    again = {"none": (), "all": parameters, "conv2": parameters[1:2]}[recompute]
     own, all_samples = {"batch": 2, "samples": 2}, {"batch": 2 * replicas, "samples": 2 * replicas}
     alone = simulated(**keys, **own, replicas=1)
     ring = {"replicas": replicas, "changes": {"network.topology": "ring"}}
@@ -102,7 +104,7 @@ def test_time_by_hand(replicas: int) -> None:
     def steps_ps(values: int) -> int:
         return (replicas - 1) * int(over.transfer_ps(4 * values // replicas) + over.latency_ps)
 
-    gathers_ps = sum(map(steps_ps, (*parameters, *parameters[1:])))
+    gathers_ps = sum(map(steps_ps, (*parameters, *again, *parameters[1:])))
     sums_ps = (replicas - 1) * sum(int(over.sum_ps(4 * at // replicas)) for at in parameters)
     assert found.exchange_ps == 2 * gathers_ps + sum(map(steps_ps, parameters)) + sums_ps
     assert found.virtual_time_ps - alone.virtual_time_ps == found.exchange_ps
