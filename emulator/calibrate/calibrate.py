@@ -22,6 +22,7 @@ from typing import Any
 
 from ..cluster import Fpga, RangeClass, load_cluster
 from ..common import (
+    Figures,
     InputError,
     NamedFiles,
     WholeFile,
@@ -48,7 +49,7 @@ from .reading import Path, Table, listed_files, named, of_board, read_tables, ve
 
 
 @dataclasses.dataclass(frozen=True)
-class LinkCalibration:
+class LinkCalibration(Figures):
     """A link's constants with their ranges, what the data leave open, and the cluster's file, as
     TOML.
     """
@@ -63,7 +64,7 @@ class LinkCalibration:
         """What a user should know of the data."""
         return self.fit.warnings
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return all figures, for JSON; `kernel_start_us` is fitted, and goes into no file."""
         said = as_json(self.constants, self.fit.evidence, self.fit.fitness)
         nuisance: dict[str, Any] = {"kernel_start_us": self.fit.model.start_s * 1e6}
@@ -78,7 +79,7 @@ class LinkCalibration:
 
 
 @dataclasses.dataclass(frozen=True)
-class BoardCalibration:
+class BoardCalibration(Figures):
     """A board's constants with their ranges, or a profile of layers; and the file that holds them,
     as TOML.
     """
@@ -90,7 +91,7 @@ class BoardCalibration:
     toml: str
     check: Check | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return all figures, for JSON."""
         fit = self.fit
         said = as_json(
@@ -179,14 +180,14 @@ def _constants(fit: LinkFit) -> Iterator[Constant]:
 
 
 @dataclasses.dataclass(frozen=True)
-class CollectiveCalibration:
+class CollectiveCalibration(Figures):
     """What collectives of each system cost, and the cluster's file, as TOML."""
 
     models: tuple[CollectiveModel, ...]
     evidence: Evidence
     toml: str
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return all figures, for JSON."""
         systems = read_description(self.toml)["collectives"]
         return {**as_json((), self.evidence, None), "collectives": systems}

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..cluster import load_cluster
-from ..common import InputError, read_toml, shown, typed
+from ..common import Figures, InputError, read_toml, shown, typed
 from .board import cluster_of, memory_rates, product_rates
 from .collective import KINDS, CollectiveModel, CollectiveTime, collective_times
 from .constants import MESSAGE, NextMeasurement, Outlook
@@ -25,10 +25,15 @@ from .reading import Kind, Path, Row, Table, listed_files, read_tables
 
 
 @dataclasses.dataclass(frozen=True)
-class Coverage:
+class Coverage(Figures):
     """How measurements compare with what was expected of them: errors in percent, the share of rows
     that ranges hold, how wide these are to either side, and the null model's errors.
     """
+
+    _figures = (
+        "rows mean_percent worst_percent worst_row in_range half_width_percent null_percent"
+        " median_percent null_median_percent null_worst_percent"
+    )
 
     rows: int
     mean_percent: float

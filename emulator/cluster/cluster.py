@@ -10,13 +10,13 @@ import enum
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm import Chain, Interconnect, MessageCost, NicEngines, Topology, TopologyError
-from ..common import InputError, check_names, format_time_ps, html_table, plural
+from ..common import Figures, InputError, check_names, format_time_ps, html_table, plural
 from ..faults import Faults, joined_links
 from ..number import SINGLE, UNSHARED, Precision, Sharing, Storage
 from .board import Board
@@ -134,7 +134,7 @@ def links_interconnect(boards: tuple[Board, ...], link: Link, topology: Topology
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
+class Cluster(Figures):
     """Boards in the order of the chain; the last one is repeated for all further devices.
 
     `alpha` is the share of engines built of DSPs and `beta` that of buffers built of block RAM; the
@@ -171,6 +171,12 @@ class Cluster:
     faults: Faults = dataclasses.field(default_factory=Faults)
     ranges: tuple[ConstantRange, ...] = dataclasses.field(default=(), repr=False, compare=False)
     topology: Topology = CHAIN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description, which `emuchain.load_cluster` takes."""
+        from ..common import read_description  # it loads pydantic, which other ranks do without
+
+        return read_description(self.text)
 
     def __post_init__(self) -> None:
         check_names("cluster", (self.name,))

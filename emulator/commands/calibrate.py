@@ -121,7 +121,7 @@ def calibrate_link(
         from ..calibrate import calibrate_link as run
 
     done = run(files, type=kind, only=_only(only), out=out, **how)
-    return Answer(lambda: _print_link(done, out), done.as_json)
+    return Answer(lambda: _print_link(done, out), done.to_dict)
 
 
 @calibrate.command("board")
@@ -163,10 +163,10 @@ def calibrate_board(
     rows, checked = _only(only), check or None
     done = run(files, kind, only=rows, out=out, array=array, check=checked, multipliers=multipliers)
     if isinstance(done.fit, EngineFit):
-        return Answer(functools.partial(_print_engine, done, done.fit, out), done.as_json)
+        return Answer(functools.partial(_print_engine, done, done.fit, out), done.to_dict)
     if isinstance(done.fit, ProfileFit):
-        return Answer(functools.partial(_print_profile, done, done.fit, out), done.as_json)
-    return Answer(functools.partial(_print_board, done, done.fit, out), done.as_json)
+        return Answer(functools.partial(_print_profile, done, done.fit, out), done.to_dict)
+    return Answer(functools.partial(_print_board, done, done.fit, out), done.to_dict)
 
 
 @calibrate.command("collective")
@@ -184,7 +184,7 @@ def calibrate_collective(
         from ..calibrate import calibrate_collective as run
 
     done = run(files, type=kind, only=_only(only), out=out)
-    return Answer(lambda: _print_collectives(done, out), done.as_json)
+    return Answer(lambda: _print_collectives(done, out), done.to_dict)
 
 
 @calibrate.command("check")

@@ -9,10 +9,11 @@ written to a terminal, into such lines, cells of spreadsheets, HTML tables, and 
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 INPUT_STATUS, BUG_STATUS = 2, 1
 """Exit statuses of an error that the user can fix, and of a bug."""
@@ -137,15 +138,40 @@ def html_table(title: str, rows: Sequence[Sequence[str]], columns: Sequence[str]
     return f'<table><caption style="text-align: left">{escape(title)}</caption>{head}{body}</table>'
 
 
+class Figures:
+    """What a function of `import emuchain` returns: its figures as JSON has them, and a `dir` of
+    what is meant for others.
+    """
+
+    _figures: ClassVar[str] = ""
+    """The names of attributes that `to_dict` has."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return figures as JSON's values, under the names of the attributes; NaN is None."""
+        said: dict[str, Any] = plain({name: getattr(self, name) for name in self._figures.split()})
+        return said
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if not name.startswith("_")]
+
+
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, NaN and
-    infinities as None.
+    """Return a value as JSON has it: NumPy's as Python's, arrays and tuples as lists, objects and
+    rows with names as mappings, NaN and infinities as None.
     """
     # Known by their method, since --help loads this file, and is not to load NumPy.
     if hasattr(value, "tolist"):
         value = value.tolist()
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, Figures):
+        return value.to_dict()
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
+        return {str(plain(key)): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common import InputError, described, plural
+from ..common import Figures, InputError, described, plural
 from .lazy import Images, LazyImages
 
 _BLOCK = (
@@ -21,7 +21,7 @@ _READ_BYTES = 1 << 28  # pixels that are read from files to normalise all of the
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Figures):
     """Images with labels, for training and for test.
 
     Images are uint8 of shape (N, c, h, w), C-contiguous in memory, or read when they are needed
@@ -39,6 +39,10 @@ class Dataset:
     mini-batch's loss is then the mean over all its targets, as PyTorch's, in place of the mean of
     its samples' means.
     """
+
+    _figures = (
+        "name shape n_train n_test classes symbols by_targets missing_targets is_text given note"
+    )
 
     name: str
     train_images: Images

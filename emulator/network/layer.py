@@ -13,9 +13,9 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
-from ..common import IMAGENET_IMAGES, check_names, html_table, plural
+from ..common import IMAGENET_IMAGES, Figures, check_names, html_table, plural
 from .operation import EngineView, LayerOperation, LayerRows, SfuStep, Window
 from .shape import Pair, Shape, Tensor
 
@@ -245,7 +245,7 @@ class Layer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
+class Network(Figures):
     """A network with all shapes worked out; `start` is the rule for initial weights, `text` the
     description.
 
@@ -260,6 +260,12 @@ class Network:
     note: str = dataclasses.field(default="", repr=False, compare=False)
     loss: str = "softmax"
     """The operation that closes it, or another loss that a run has in its place."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description, which `emuchain.load_network` takes."""
+        from ..common import read_description  # it loads pydantic, which other ranks do without
+
+        return read_description(self.text)
 
     def __post_init__(self) -> None:
         check_names("network", (self.name,))

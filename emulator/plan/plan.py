@@ -5,12 +5,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...comm import Interconnect
 from ...comm.exchange import DataParallel, exchange_ps
 from ..cluster import Cluster
-from ..common import InputError, format_bytes, format_time_ps, html_table, plural
+from ..common import Figures, InputError, format_bytes, format_time_ps, html_table, plain, plural
 from ..faults import Faults, left_alive
 from ..mapping import HandmadeCut, Mapping, channel_bytes
 from ..network import Network
@@ -38,7 +38,7 @@ its gradient.
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(abc.ABC):
+class Plan(Figures, abc.ABC):
     """What a run will do, on a chain or on a pair; pure data, the same on every rank."""
 
     config: Config
@@ -117,6 +117,11 @@ class ChainPlan(Plan):
     Where boards die, `survivors` has the plan after each death; where formats change from epochs
     on, all but `config` is that of the first ones, and `phases` are the others.
     """
+
+    _figures = (
+        "title devices replicas nodes batch chunks stage_count times_rows bound_ps stale_samples fits"
+        " fits_lut missing_bytes memory_bytes off_chip_bytes"
+    )
 
     mapping: Mapping
     timing: Timing
@@ -387,6 +392,14 @@ class ChainPlan(Plan):
                 " these boards take actions as a whole; `emuchain simulate`, `train`, `pipeline`"
                 " and `explore` time them"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration, what each board has, and figures under the names of the
+        attributes, as JSON's values; `emuchain.steady_state(plan).to_dict()` has rates.
+        """
+        config = {**self.config.model_dump(), "devices": self.devices}
+        held = {"mapping": self.mapping_text.splitlines(), "cut": [*map(" ".join, self.cut.boards)]}
+        return {"config": plain(config), **held, **super().to_dict()}
 
     def __repr__(self) -> str:
         if self.stages is not None:

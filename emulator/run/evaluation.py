@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ...launch import SingleProcess
-from ..common import InputError, plural
+from ..common import Figures, InputError, plural
 from ..config import Config, settings_config
 from ..data import Dataset, NgramBits, ngram_bits
 from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
@@ -52,12 +52,14 @@ of time, and no board changes a bit.
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Figures):
     """The test of a network's weights on the data set called `data`.
 
     Of a text `ngrams` are the bits per character of the simplest models, as in a run's results.
     `note` says what was done to the data, such as what was left out.
     """
+
+    _figures = "data test_samples test_accuracy test_loss bits note"
 
     network: Network
     data: str
@@ -84,6 +86,10 @@ class Evaluation:
     def bits(self) -> tuple[float, NgramBits] | None:
         """Bits per character, and those of the simplest models; None without a text."""
         return None if self.ngrams is None else (self.tested.bits_per_step, self.ngrams)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the network's name, and figures under the names of the attributes."""
+        return {"network": self.network.name, **super().to_dict()}
 
     def __repr__(self) -> str:
         samples = plural(self.test_samples, f"test {self.network.sample_noun}")

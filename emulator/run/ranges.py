@@ -29,6 +29,7 @@ from ..cluster import (
     Gpu,
     varied,
 )
+from ..common import Figures
 from ..explore import Candidate, Exploration, Question, time_again
 from ..faults import Faults
 from ..plan import ChainPlan, PairPlan, PlannedStages, exchange_times, fill_ps, make_pair_plan
@@ -61,7 +62,7 @@ _DIGITS = 12
 
 
 @dataclasses.dataclass(frozen=True)
-class AnswerRange:
+class AnswerRange(Figures):
     """The range of a rate, from its 5th to its 95th percentile.
 
     `classes` are those of the constants that are uncertain, and `share_of_width` says how much

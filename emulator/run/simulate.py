@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ...comm import Observer, Served, run
 from ...comm.exchange import GradientExchange, TimedMember, step_sizes
-from ..common import format_time_ps, html_table, number, percent
+from ..common import Figures, format_time_ps, html_table, number, percent, plain
 from ..device import Epoch
 from ..faults import BoardDeath, Faults
 from ..plan import ChainPlan, PairPlan
@@ -143,7 +143,7 @@ def _ended(segment: Segment, death: BoardDeath, left: int) -> Death | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Simulation:
+class Simulation(Figures):
     """A timing-only run of a plan.
 
     `epoch_ends_ps` holds the virtual time from the start to the end of each epoch; `samples` is the
@@ -151,6 +151,8 @@ class Simulation:
     other replicas, averaged over devices. If boards die, the run has several segments, and `usage`
     is that of the last one.
     """
+
+    _figures = "replicas virtual_time_ps epoch_ends_ps exchange_ps exchange_share images_per_s"
 
     plan: ChainPlan
     samples: int
@@ -170,9 +172,23 @@ class Simulation:
         return self.samples * len(self.epoch_ends_ps) / (self.virtual_time_ps * 1e-12)
 
     @property
+    def replicas(self) -> int:
+        """Number of chains, which train together."""
+        return self.plan.replicas
+
+    @property
     def exchange_share(self) -> float:
         """Share of the run's time that the exchange took."""
         return self.exchange_ps / self.virtual_time_ps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration, the usage of devices and links, and figures under the names of
+        the attributes, as JSON's values; `emuchain simulate --json` prints them, and more.
+        """
+        used: dict[str, Any] = plain(self.usage)
+        config = {**self.plan.config.model_dump(), "devices": self.plan.devices}
+        said = {"config": plain({**config, "samples": self.samples}), **super().to_dict()}
+        return {**said, "devices": used["devices"], "links": used["links"]}
 
     @property
     def _nouns(self) -> str:
@@ -200,7 +216,7 @@ class Simulation:
 
 
 @dataclasses.dataclass(frozen=True)
-class PairSimulation:
+class PairSimulation(Figures):
     """A timing-only run of a plan on a GPU, alone or with an FPGA; its mini-batches follow one
     another.
     """

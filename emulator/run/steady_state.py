@@ -32,9 +32,9 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..common import InputError, format_time_ps, gops, html_table, typed
+from ..common import Figures, InputError, format_time_ps, gops, html_table, typed
 from ..mapping import Mapping, partition, partition_with_memory
 from ..network import Layer
 from ..plan import ChainPlan, Plan, exchange_loads, planned_on
@@ -82,9 +82,30 @@ class DeviceUse:
     idle_share: float
     holds_convolutions: bool
 
+    def to_dict(self, period_ps: float) -> dict[str, Any]:
+        """Return it as JSON's values, with each engine's idle share of a period."""
+        engines = [
+            {
+                "slice": str(load.part),
+                "phase": load.phase.value,
+                "multipliers": load.engine.multipliers,
+                "macs": load.macs,
+                "sample_ps": load.sample_ps,
+                "idle_share": 1 - load.share(period_ps),
+            }
+            for load in self.engines
+        ]
+        return {
+            "device": self.device,
+            "gops": self.gops,
+            "idle_share": self.idle_share,
+            "holds_convolutions": self.holds_convolutions,
+            "engines": engines,
+        }
+
 
 @dataclasses.dataclass(frozen=True)
-class SteadyState:
+class SteadyState(Figures):
     """The steady state of a plan.
 
     `convolutions` and `all_layers` are the throughput of these layers; the first is None in a
@@ -93,6 +114,11 @@ class SteadyState:
     on-chip memory are missing, and times ignore them. `joules_per_image` is None if the boards'
     power is not known. `noun` is what a sample is called: "image" or "sample".
     """
+
+    _figures = (
+        "period_ps images_per_s convolutions all_layers mean_idle_share highest_demand_gbps"
+        " joules_per_image fits fill_ps fill_samples"
+    )
 
     period_ps: float
     convolutions: Throughput | None
@@ -144,6 +170,46 @@ class SteadyState:
     def epoch_hours(self, images: int) -> float:
         """Return the hours of an epoch of `images` images at the steady rate."""
         return images * self.period_ps / (self.replicas * _HOUR_PS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the bottleneck, what engines, links and memory carry, and figures under the names of
+        the attributes, as JSON's values; `emuchain simulate --json` has them under `steady`.
+
+        Rates of the bottleneck's kinds are those of this cut.
+        """
+        bottleneck, period_ps = self.bottleneck, self.period_ps
+        slowest = {
+            "slowest": {"name": bottleneck.slowest.name, "sample_ps": bottleneck.slowest.sample_ps},
+            "behind": {"name": bottleneck.behind.name, "sample_ps": bottleneck.behind.sample_ps},
+            "ties": bottleneck.ties,
+            "images_per_s_without_slowest": self._rate_if_any(bottleneck.behind.sample_ps),
+        }
+        for kinds, time_ps in bottleneck.times_ps.items():
+            slowest[f"images_per_s_{kinds}_alone"] = self._rate_if_any(time_ps)
+        links = [
+            {
+                "sender": link.device,
+                "receiver": link.receiver,
+                "sample_bytes": link.sample_bytes,
+                "demand_gbps": link.demand(period_ps),
+            }
+            for link in self.links
+        ]
+        memory = [
+            {
+                "device": port.device,
+                "sample_bytes": port.sample_bytes,
+                "sample_ps": port.sample_ps,
+                "demand_gbytes_per_s": port.demand(period_ps),
+            }
+            for port in self.memory
+        ]
+        devices = [device.to_dict(period_ps) for device in self.devices]
+        said = {**super().to_dict(), "bottleneck": slowest}
+        return {**said, "devices": devices, "links": links, "memory": memory}
+
+    def _rate_if_any(self, sample_ps: int) -> float | None:
+        return self.replicas * 1e12 / sample_ps if sample_ps else None
 
     def __repr__(self) -> str:
         return (

@@ -39,7 +39,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from ..common import InputError, plural
+from ..common import Figures, InputError, plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,13 +227,15 @@ class SampleSpan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule:
+class Schedule(Figures):
     """An epoch's schedule: its micro-batches in order, and each device's actions.
 
     `programs` returns the actions of the given devices, which are generated as they are read, so
     that a device needs no more memory for an epoch of a million samples than for one of a hundred.
     There are `chunks` stages on each device, which lie in a loop or `in_v`.
     """
+
+    _figures = "name devices chunks in_v steps step_samples micro_batches"
 
     name: str
     devices: int

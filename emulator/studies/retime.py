@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from ..cluster import Cluster, load_cluster
-from ..common import InputError, format_bytes, format_time_ps, html_table, plural, read_description
+from ..common import (
+    Figures,
+    InputError,
+    format_bytes,
+    format_time_ps,
+    html_table,
+    plural,
+    read_description,
+)
 from ..config import settings_config
 from ..faults import described_faults
 from ..network import load_network
@@ -41,12 +49,18 @@ _NOT_OF_TIME = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Retiming:
+class Retiming(Figures):
     """A finished run, which took `own_ends_ps` as planned in `own`, timed under another cluster.
 
     `own_ends_ps` and `epoch_ends_ps` are the virtual times from the start to the end of each epoch.
     `label` names the other cluster; `notes` say what is assumed.
     """
+
+    _figures = (
+        "label virtual_time_ps own_virtual_time_ps speed_up images_per_s own_images_per_s"
+        " epoch_ends_ps own_ends_ps same_staleness stale_samples own_stale_samples about_numbers"
+        " notes simulation steady"
+    )
 
     label: str
     own: ChainPlan

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ..cluster import changeable_keys
-from ..common import InputError, Mean, format_time_ps, html_table, plural
+from ..common import Figures, InputError, Mean, format_time_ps, html_table, plural
 from ..config import Config, settings_config
 from ..data import Dataset
 from ..plan import plan_run
@@ -88,7 +88,7 @@ def train_point(task: tuple[Point, Dataset | None]) -> Trained:
 
 
 @dataclasses.dataclass(frozen=True)
-class Study:
+class Study(Figures):
     """The runs of a study: `rows`, which `pandas.DataFrame` takes as they are, one for each
     combination of values and seed.
     """

@@ -4,7 +4,6 @@ what faults cost.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from ..run import (
     Simulation,
     SteadyState,
     Throughput,
-    Usage,
 )
 from ..timing import LinkLoad, Load
 from .answer import Line
@@ -46,44 +44,17 @@ def simulation_as_json(
     """
     plan, rate = simulation.plan, simulation.images_per_s
     return {
-        "config": {
-            **plan.config.model_dump(),
-            "devices": plan.devices,
-            "samples": simulation.samples,
-        },
-        "replicas": plan.data_parallel.replicas,
-        "virtual_time_ps": simulation.virtual_time_ps,
-        "epoch_ends_ps": list(simulation.epoch_ends_ps),
+        **simulation.to_dict(),
         "interval_ps": None if steady is None else plan.timing.interval_ps,
-        "exchange_ps": simulation.exchange_ps,
-        "images_per_s": rate,
         "epochs_per_hour": 3600 * rate / simulation.samples,
         "fits": plan.fits,
         "missing_bytes": plan.missing_bytes,
         "fits_lut": plan.fits_lut,
         "stale_samples": plan.stale_samples,
         "mapping": mapping_as_json(plan.timing),
-        **_usage_as_json(simulation.usage),
         **({} if plan.stages is None else {"pipeline": stages_as_json(plan.stages)}),
         "steady": None if steady is None else steady_state_as_json(steady, epoch_images, cause),
     }
-
-
-def _usage_as_json(usage: Usage) -> dict[str, Any]:
-    """Return devices and links as JSON; data paths by number."""
-    devices = [dataclasses.asdict(device) for device in usage.devices]
-    links = []
-    for link in usage.links:
-        path_bytes = {str(path.value): count for path, count in link.path_bytes.items()}
-        links.append(
-            {
-                "sender": link.sender,
-                "receiver": link.receiver,
-                "path_bytes": path_bytes,
-                "utilisation": link.utilisation,
-            }
-        )
-    return {"devices": devices, "links": links}
 
 
 def time_cost_line(costs: FaultCosts) -> Line:
@@ -288,58 +259,9 @@ def steady_state_as_json(
     a new one.
     """
     hours = state.epoch_hours(epoch_images)
-    bottleneck = state.bottleneck
-    alone = {
-        f"images_per_s_{kinds}_alone": _rate_if_any(state, time_ps)
-        for kinds, time_ps in bottleneck.times_ps.items()
-    }
-    devices = [_device(device, state.period_ps) for device in state.devices]
-    links = [
-        {
-            "sender": link.device,
-            "receiver": link.receiver,
-            "sample_bytes": link.sample_bytes,
-            "demand_gbps": link.demand(state.period_ps),
-        }
-        for link in state.links
-    ]
-    memory = [
-        {
-            "device": port.device,
-            "sample_bytes": port.sample_bytes,
-            "sample_ps": port.sample_ps,
-            "demand_gbytes_per_s": port.demand(state.period_ps),
-        }
-        for port in state.memory
-    ]
-    return {
-        "period_ps": state.period_ps,
-        "images_per_s": state.images_per_s,
-        "epoch_images": epoch_images,
-        "epoch_hours": hours,
-        "epochs_per_hour": 1 / hours,
-        "convolutions": (
-            None if state.convolutions is None else dataclasses.asdict(state.convolutions)
-        ),
-        "all_layers": dataclasses.asdict(state.all_layers),
-        "mean_idle_share": state.mean_idle_share,
-        "highest_demand_gbps": state.highest_demand_gbps,
-        "joules_per_image": state.joules_per_image,
-        "fits": state.fits,
-        "fill_ps": state.fill_ps,
-        "fill_samples": state.fill_samples,
-        "bottleneck": {
-            "slowest": _load(bottleneck.slowest),
-            "behind": _load(bottleneck.behind),
-            "ties": bottleneck.ties,
-            "images_per_s_without_slowest": _rate_if_any(state, bottleneck.behind.sample_ps),
-            **alone,
-        },
-        "cause": None if cause is None else cause_as_json(cause),
-        "devices": devices,
-        "links": links,
-        "memory": memory,
-    }
+    epoch = {"epoch_images": epoch_images, "epoch_hours": hours, "epochs_per_hour": 1 / hours}
+    held_back = None if cause is None else cause_as_json(cause)
+    return {**state.to_dict(), **epoch, "cause": held_back}
 
 
 def cause_as_json(cause: Cause) -> dict[str, Any]:
@@ -351,35 +273,6 @@ def cause_as_json(cause: Cause) -> dict[str, Any]:
         else {"bandwidth_gbps": wider.gbps, "images_per_s": wider.images_per_s}
     )
     return {"kind": cause.kind, "wider_links": links}
-
-
-def _device(device: DeviceUse, period_ps: float) -> dict[str, Any]:
-    engines = [
-        {
-            "slice": str(load.part),
-            "phase": load.phase.value,
-            "multipliers": load.engine.multipliers,
-            "macs": load.macs,
-            "sample_ps": load.sample_ps,
-            "idle_share": 1 - load.share(period_ps),
-        }
-        for load in device.engines
-    ]
-    return {
-        "device": device.device,
-        "gops": device.gops,
-        "idle_share": device.idle_share,
-        "holds_convolutions": device.holds_convolutions,
-        "engines": engines,
-    }
-
-
-def _load(load: Load) -> dict[str, Any]:
-    return {"name": load.name, "sample_ps": load.sample_ps}
-
-
-def _rate_if_any(state: SteadyState, sample_ps: int) -> float | None:
-    return state.replicas * 1e12 / sample_ps if sample_ps else None
 
 
 def draw_steady_state(

@@ -276,32 +276,7 @@ def run_sweep(
 def _as_json(result: SweepResult) -> dict[str, Any]:
     from ...studies.sweep import findings
 
-    series = result.best_series
-    keys = {}
-    for key in result.space.values:
-        keys[key] = [row[key] for row in _firsts(result, key)]
-    return {
-        "keys": keys,
-        "findings": findings(result),
-        **({} if result.target is None else {"target": result.target.to_dict()}),
-        **({} if result.front is None else {"front": result.front.to_dict()}),
-        "best": result.best,
-        "knee": series.knee if series else None,
-        **_sure(result),
-        "rows": result.rows,
-    }
-
-
-def _sure(result: SweepResult) -> dict[str, Any]:
-    """Return the range of the best point's rate, and how sure choices are; nothing without
-    ranges.
-    """
-    choice, sure = result.choice, result.best_range
-    said = {} if sure is None else sure.to_dict()
-    if choice is None:
-        return said
-    shares = {"best": choice.best_share, "knee": choice.knee_share}
-    return {**said, "confidence": {**shares, "not_distinguishable": list(choice.rivals)}}
+    return {"findings": findings(result), **result.to_dict()}
 
 
 def _firsts(result: SweepResult, key: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...common import (
+    Figures,
     InputError,
     Mean,
     format_time_ps,
@@ -60,19 +61,6 @@ from .steps import EpochRecord, Weights, message_columns
 from .usage import Usage
 
 
-def usage_as_dict(usage: Usage) -> dict[str, Any]:
-    """Return usage as JSON's values."""
-    links = []
-    for link in usage.links:
-        path_bytes = {path.value: size for path, size in link.path_bytes.items()}
-        links.append({**dataclasses.asdict(link), "path_bytes": path_bytes})
-    devices = [dataclasses.asdict(device) for device in usage.devices]
-    said: dict[str, Any] = plain(
-        {"virtual_time_ps": usage.virtual_time_ps, "devices": devices, "links": links}
-    )
-    return said
-
-
 def table_as_csv(table: Table) -> str:
     """Return a table as CSV: a line with the names of its columns, and one for each row; NaN is
     left empty.
@@ -86,7 +74,7 @@ def table_as_csv(table: Table) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Results:
+class Results(Figures):
     """Content of a results file: tables by column, and the weights after the last epoch, if they
     were gathered.
     """
@@ -246,13 +234,12 @@ class Results:
         for layer, part in self.weights.items():
             shapes[layer] = {name: array.shape for name, array in part.items()}
         bits = None if self.bits is None else {"test": self.bits[0], **self.bits[1]._asdict()}
-        usage = None if self.usage is None else usage_as_dict(self.usage)
         said: dict[str, Any] = plain(
             {
                 "config": self.config,
                 **{name: getattr(self, name) for name in figures},
                 "bits": bits,
-                "usage": usage,
+                "usage": self.usage,
                 **tables,
                 "weights": shapes,
                 "descriptions": self.descriptions,
@@ -383,8 +370,10 @@ def versions(mpi: str) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class SeedRuns:
+class SeedRuns(Figures):
     """The results of runs that differ only in their seeds, in the order of these."""
+
+    _figures = "seeds test_accuracy train_loss results"
 
     results: tuple[Results, ...]
 

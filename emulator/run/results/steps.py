@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....comm.exchange import BINS, GivenBytes, Traffic
 from ....launch import Ranks
-from ...common import InputError
+from ...common import InputError, plain
 from ...device import Rules, Tally
 from .usage import ResourceUse, Usage
 
@@ -308,6 +308,14 @@ class EpochResult(NamedTuple):
     test_accuracy: float
     virtual_time_ps: int
     host_time_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the columns as JSON's values; NaN is None."""
+        said: dict[str, Any] = plain(self)
+        return said
+
+    def __dir__(self) -> list[str]:
+        return [*self._fields, "to_dict"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common import plural
+from ...common import Figures, plural
 from ...config import settings_config
 from ...plan import make_plan
 from ...run import TIE, AnswerRange, SteadyState, standing, steady_range, steady_state
@@ -204,7 +204,7 @@ _FALL = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepResult:
+class SweepResult(Figures):
     """The rows of a sweep, which `pandas.DataFrame` takes as they are: keys and figures
     (docs/sweeps.md) by name.
 
@@ -267,6 +267,24 @@ class SweepResult:
     def best_series(self) -> Series | None:
         """The line that holds the best point."""
         return next((series for series in self.series if self.best in series.rows), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of each key, the rows, and what they say of the best, the knee, a target
+        and a front, as `emuchain sweep --json` has them.
+        """
+        series, choice, sure = self.best_series, self.choice, self.best_range
+        said: dict[str, Any] = {"keys": {key: self._values(key) for key in self.space.values}}
+        for name, part in (("target", self.target), ("front", self.front)):
+            said |= {} if part is None else {name: part.to_dict()}
+        said |= {"best": self.best, "knee": series.knee if series else None}
+        said |= {} if sure is None else sure.to_dict()
+        if choice is not None:
+            shares = {"best": choice.best_share, "knee": choice.knee_share}
+            said["confidence"] = {**shares, "not_distinguishable": list(choice.rivals)}
+        return {**said, "rows": self.rows}
+
+    def _values(self, key: str) -> list[Any]:
+        return [*{row[key]: None for row in self.rows}]
 
     def __repr__(self) -> str:
         best = self.best

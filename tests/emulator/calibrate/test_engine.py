@@ -67,7 +67,7 @@ def test_a_design_is_found_by_its_layers(
     files = table(tmp_path, "vgg", VGG, cycles), table(tmp_path, "others", OTHERS, cycles)
     shape = f"32x{pixels}" if array else None
     done = emuchain.calibrate_board(files[0], "vcu118", array=shape, check=files[1])
-    figures = done.as_json()
+    figures = done.to_dict()
     assert figures["array_positions"] == pixels
     assert figures["start_cycles"] == pytest.approx(250, abs=8)
     board = board_keys("vcu118")
@@ -112,7 +112,7 @@ def test_layers_that_scatter_say_so(tmp_path: Path) -> None:
         return cycles_of(layer, 32, 0.38, 250, 0) * math.exp(noise.gauss(0, 0.02))
 
     file = table(tmp_path, "vgg", 3 * VGG, cycles)
-    figures = emuchain.calibrate_board(file, "vcu118", array="32x32").as_json()
+    figures = emuchain.calibrate_board(file, "vcu118", array="32x32").to_dict()
     assert figures["tap_cycles"] == pytest.approx(0.38, rel=0.03)
     assert 0.005 < figures["rms"] < 0.05
     assert figures["left_out_error"] >= figures["rms"]

@@ -108,7 +108,7 @@ def test_two_regimes_are_pieces(tmp_path: Path) -> None:
     assert done.fit.pieces is not None
     assert any("`message_ns`" in warning for warning in done.warnings)
     link = load_cluster(str(tmp_path / "c.toml")).link
-    assert len(done.as_json()["message_ns"]) == len(link.cost.points) <= 8
+    assert len(done.to_dict()["message_ns"]) == len(link.cost.points) <= 8
     for size in SIZES:
         taken_s = (link.latency_ps + link.transfer_ps(size)) * 1e-12
         assert taken_s == pytest.approx(eager(size), rel=0.02)

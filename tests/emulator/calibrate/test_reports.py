@@ -227,8 +227,8 @@ def test_a_board_has_as_many_multipliers_as_were_built(
     assert keys["clock_mhz"] == mhz
     for key in ("shell_lut", "shell_bram"):  # as in the boards that come with emuchain
         assert keys[key] == board_keys(board)[key]
-    assert {entry["class"] for entry in done.as_json()["constants"].values()} == {"report"}
-    assert done.as_json()["multipliers"]["fp32"] == BUILT
+    assert {entry["class"] for entry in done.to_dict()["constants"].values()} == {"report"}
+    assert done.to_dict()["multipliers"]["fp32"] == BUILT
     assert built.ranges == fpga(str(out), {}).ranges
     exact = {entry.key for entry in built.ranges if entry.is_exact}
     assert {"board.shell_lut", "board.dsp_share"} <= exact
