@@ -424,8 +424,9 @@ class TriedCuts:
         bound_ps = Timing.of(even, self.cluster).interval_ps
         return same or [settle(even, self.cluster, steady_of, bound_ps, balancing=balancing)]
 
-    def made_by_hand(self) -> Mapping | None:
-        """Return the mapping of the cut made by hand, if there is one.
+    def made_by_hand(self, *, by_actions: bool = False) -> Mapping | None:
+        """Return the mapping of the cut made by hand, if there is one; `by_actions` says whether
+        boards take actions as a whole.
 
         Raises:
             InputError: it is wrong, cuts a layer that must stay whole, or has pieces for more or
@@ -449,14 +450,18 @@ class TriedCuts:
             for slices in mapping.devices
             for part in slices
             if not (part.is_first and part.is_last)
+            and (
+                self.config.stages == "layers"
+                or (part.layer.operation.recurs and (by_actions or self._is_whole))
+            )
         )
         part = next(split, None)
-        if part is not None and (
-            self.config.stages == "layers" or (part.layer.operation.recurs and self._is_whole)
-        ):
+        if part is not None:
             by = f"schedule {self.config.schedule.name}"
             if self.config.stages == "layers":
                 by = "`stages` = 'layers'"
+            elif by_actions:
+                by = "boards that take actions as a whole, as states pass between steps of one"
             elif self._tensors is not None:
                 by = f"{self._tensors} that have a scale of all units"
             raise InputError(f"{cut.blame}: cuts {part.layer.name}, which stays whole with {by}")

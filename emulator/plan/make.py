@@ -373,7 +373,7 @@ class _Making:
                 f"`schedule` = {kind.name!r}: splits micro-batches where its weights change, but"
                 " shared engines take whole ones; should be one such as 'fbp-as' or 'sync'"
             )
-        by_hand = self._tried_cuts.made_by_hand()
+        by_hand = self._tried_cuts.made_by_hand(by_actions=True)
         plan = self._of_stages(self._stages(machine, self.config, by_hand))
         if self.config.memory != "ignored" or by_hand is not None:
             return plan

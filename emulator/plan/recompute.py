@@ -28,11 +28,10 @@ Make = Callable[[frozenset[int]], PlannedStages]
 def recomputing(config: Config, network: Network, make: Make) -> PlannedStages:
     """Return the stages with the layers recomputed that a configuration says; `auto` are as few as
     make all data fit, those first that keep the most bytes for each multiply-accumulate. A schedule
-    with R recomputes all that it can where the configuration says nothing.
+    with R recomputes all where the configuration says nothing.
 
     Raises:
-        InputError: a layer is unknown or cannot be recomputed, the run does not allow it, or data
-            do not fit.
+        InputError: a layer is unknown, the run does not allow it, or data do not fit.
     """
     if not _recomputes(config):
         return make(frozenset())
@@ -40,17 +39,17 @@ def recomputing(config: Config, network: Network, make: Make) -> PlannedStages:
     if config.recompute != "auto":
         text = "all" if config.recompute == "none" else config.recompute
         return make(_named(text, network))
-    able = sorted(filter(_is_able, network.layers), key=_gain, reverse=True)
+    layers = sorted(network.layers, key=_gain, reverse=True)
     # More recomputed layers never need more memory, but for what arrives at them.
-    enough, too_few = len(able), -1
+    enough, too_few = len(layers), -1
     while enough - too_few > 1:
         count = (enough + too_few) // 2
         try:
-            make(frozenset(layer.index for layer in able[:count]))
+            make(frozenset(layer.index for layer in layers[:count]))
             enough = count
         except DoesNotFit:
             too_few = count
-    return make(frozenset(layer.index for layer in able[:enough]))
+    return make(frozenset(layer.index for layer in layers[:enough]))
 
 
 def check_recompute(config: Config, faults: Faults) -> None:
@@ -74,8 +73,8 @@ def check_rows_kept(config: Config) -> None:
     """
     if _recomputes(config):
         raise InputError(
-            f"{_blame(config)}boards that stream rows keep what B needs; needs `engines` = 'turns'"
-            " or 'shared'"
+            f"{_blame(config)}boards that stream rows keep what B needs, as their engines of F are"
+            " busy with later samples; needs `engines` = 'turns' or 'shared'"
         )
 
 
@@ -104,7 +103,7 @@ def _check(config: Config) -> None:
 def _named(text: str, network: Network) -> frozenset[int]:
     """Return the layers that text names, by index."""
     if text == "all":
-        return frozenset(layer.index for layer in network.layers if _is_able(layer))
+        return frozenset(layer.index for layer in network.layers)
     index = {layer.name: layer.index for layer in network.layers}
     chosen = set()
     for name in text.replace(",", " ").split():
@@ -114,18 +113,8 @@ def _named(text: str, network: Network) -> frozenset[int]:
                 f"`recompute` = {text!r}: {network.name} has no layer {name!r}; {hint}should be"
                 " names of layers, all, auto or none"
             )
-        layer = network.layers[index[name]]
-        if not _is_able(layer):
-            raise InputError(
-                f"`recompute` = {text!r}: {name} is recurrent, or a classifier that is parallel in"
-                " its vocabulary, whose slices talk within F; leave it out"
-            )
-        chosen.add(layer.index)
+        chosen.add(index[name])
     return frozenset(chosen)
-
-
-def _is_able(layer: Layer) -> bool:
-    return not layer.operation.recurs and not layer.vocabulary_parallel
 
 
 def _gain(layer: Layer) -> float:

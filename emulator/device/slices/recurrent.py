@@ -314,6 +314,12 @@ class RecurrentSlice(SliceNumerics):
             y[:, step, 0] = h if lengths is None else np.where((lengths > step)[:, None], h, 0)
         return y
 
+    def forget(self, index: int) -> None:
+        """See `SliceNumerics`."""
+        super().forget(index)
+        for store in self._tapes:
+            store.discard(index)
+
     def beyond(self, x: Data) -> Data:
         """See `SliceNumerics`."""
         return x

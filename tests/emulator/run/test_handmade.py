@@ -133,6 +133,9 @@ def test_a_recurrent_layer_stays_whole() -> None:
     with pytest.raises(InputError, match=f"cuts {first}, which stays whole with schedule fpdeep"):
         emuchain.plan("lstm-rows", cut=cut, schedule="fpdeep")
     assert emuchain.plan("lstm-rows", cut=cut, schedule="sync").devices == 2
+    message = f"cuts {first}, which stays whole with boards that take actions as a whole"
+    with pytest.raises(InputError, match=message):
+        emuchain.plan("lstm-rows", cut=cut, schedule="gpipe", engines="turns")
 
 
 def printed(*words: str) -> str:

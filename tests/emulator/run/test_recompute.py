@@ -49,6 +49,13 @@ RUNS: dict[str, dict[str, Any]] = {
         "epochs": 1,
         "lora": "r=4,alpha=8,on=qkv*",
     },
+    "recurrent": {"network": "lstm-rows", "devices": 3},
+    "recurrent, drawn roundings": {
+        "network": "gru-rows",
+        "devices": 2,
+        "schedule": "zero-bubble",
+        "precision": {"format": "bf16", "rounding": "stochastic"},
+    },
     "replicas": {"devices": 2, "replicas": 2, "batch": 32},
     "shared weights": {"devices": 2, "replicas": 2, "batch": 32, "zero": 3},
     "shared weights, W apart": {
@@ -165,10 +172,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rows": ({"engines": None}, "`recompute` = 'all': boards that stream rows keep what B needs"),
     "weights": ({"schedule": "fpdeep"}, "`schedule` = 'fpdeep' has F and B of a sample use"),
-    "recurrent": (
-        {"network": "lstm-rows", "recompute": "lstm1"},
-        "`recompute` = 'lstm1': lstm1 is recurrent, or a classifier",
-    ),
 }
 
 

@@ -111,6 +111,14 @@ def test_other_networks(alone: dict[str, dict[str, bytes]], name: str, devices: 
     assert bits_of(by_units(plan), data_of(name)) == alone[name]
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_recomputed_layers(alone: dict[str, dict[str, bytes]], name: str, devices: int) -> None:
+    """States and gates of all steps come again, with the bits of a run that keeps them."""
+    again = {"engines": "turns", "schedule": "zero-bubble", "recompute": "all"}
+    assert bits_of(plan_of(NETWORKS[name], devices=devices, **again), data_of(name)) == alone[name]
+
+
 DRAIN: dict[str, Table] = {
     "gpipe": {"schedule": "gpipe"},
     "1f1b-as": {"schedule": "1f1b-as"},
@@ -248,6 +256,9 @@ def test_lines_of_different_lengths(lines: str, name: str) -> None:
         assert bits_of(plan, data) == expected
         cut = by_units(plan)
         assert bits_of(cut, data) == expected
+    again = {"engines": "turns", "schedule": "gpipe", "recompute": "all"}
+    plan = text_plan(TEXTS[name], lines, devices=2, text_samples="lines", **again)
+    assert bits_of(plan, data) == expected
 
 
 def test_padding_changes_nothing(lines: str) -> None:

@@ -67,6 +67,7 @@ KEYS: list[Table] = [
     {"devices": 8, "micro_batch": 4},
     {"devices": 6, "schedule": "gpipe", "micro_batch": 4, "engines": "turns"},
     {"devices": 7, "schedule": "1f1b-as", "micro_batch": 3, "engines": "turns"},
+    {"devices": 3, "schedule": "gpipe", "micro_batch": 4, "engines": "turns", "recompute": "all"},
     {"devices": 3, "schedule": "interleaved", "micro_batch": 4, "engines": "turns"},
     {"devices": 5, "schedule": "zero-bubble", "micro_batch": 4, "engines": "shared"},
 ]
