@@ -1,3 +1,4 @@
+from .again import Parts
 from .bounds import all_cuts_ps, cuts_between_layers_ps
 from .candidates import (
     DATA_PARALLEL,
@@ -41,6 +42,7 @@ __all__ = [
     "Demand",
     "Exploration",
     "Partition",
+    "Parts",
     "Pieces",
     "Question",
     "Search",

@@ -25,44 +25,49 @@ class Again(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a micro-batch of one stage keeps, in units: from F to B, from B to W, from F to R."""
+    """What a micro-batch keeps of one stage, in units: from F to B, from B to W, from F to R; and what
+    one with R keeps `beside` from R to W.
+    """
 
     kept: int
     late: int
     waiting: int
+    beside: int = 0
 
     def change(self, kind: int, *, again: bool) -> int:
         """Return by how much more is kept from an action on."""
-        kept, late, waiting = self
+        kept, late, waiting, beside = self
         if kind == _F:
             return waiting if again else kept
         if kind == _R:
-            return kept - waiting if again else 0
-        return late - kept if kind == _B else -late
+            return kept - waiting + beside if again else 0
+        return late - kept if kind == _B else -late - (beside if again else 0)
 
 
-def peaks_of(plan: Again, parts: Parts) -> Numbers:
+def peaks_of(plan: Again, parts: Sequence[Parts]) -> Numbers:
     """Return the most units that each device keeps."""
     stages, peaks = len(plan.again), []
     for row in plan.order.tolist():
         done, held, peak = [0] * (4 * stages), 0, 0
         for code in row:
             kind, stage = divmod(code, stages)
-            held += parts.change(kind, again=bool(plan.again[stage, done[code]]))
+            held += parts[stage].change(kind, again=bool(plan.again[stage, done[code]]))
             done[code] += 1
             peak = max(peak, held)
         peaks.append(peak)
     return np.array(peaks, np.int64)
 
 
-def fitted(order: Numbers, shape: tuple[int, int], parts: Parts, limit: Numbers) -> Again | None:
+def fitted(
+    order: Numbers, shape: tuple[int, int], parts: Sequence[Parts], limit: Numbers
+) -> Again | None:
     """Return an order without R with an R for each micro-batch, of as few as fit in memory: where
     it is full, of that whose B comes last; None where even all are too many.
 
     Args:
         order: F, B and W of each device.
         shape: numbers of stages and of micro-batches.
-        parts: what a micro-batch keeps.
+        parts: what a micro-batch keeps, by stage.
         limit: units that each device may keep.
     """
     again = np.zeros(shape, np.int64)
@@ -75,7 +80,9 @@ def fitted(order: Numbers, shape: tuple[int, int], parts: Parts, limit: Numbers)
     return Again(np.array(rows, np.int64), again)
 
 
-def _fitted_row(row: Sequence[int], again: Numbers, parts: Parts, limit: int) -> list[int] | None:
+def _fitted_row(
+    row: Sequence[int], again: Numbers, parts: Sequence[Parts], limit: int
+) -> list[int] | None:
     """Return a device's actions with R, and note in `again` which of them do anything."""
     stages = len(again)
     done, there, held, with_r = [0] * (3 * stages), dict[tuple[int, int], int](), 0, []
@@ -93,20 +100,20 @@ def _fitted_row(row: Sequence[int], again: Numbers, parts: Parts, limit: int) ->
         if kind == _B:
             with_r.append(_R * stages + stage)
             there.pop(own, None)
-            held += parts.change(_R, again=bool(again[own]))
+            held += parts[stage].change(_R, again=bool(again[own]))
         elif kind == _F:
             there[own] = of_b[own]
-            held += parts.kept
+            held += parts[stage].kept
         while held > limit:
-            if not there or parts.kept == parts.waiting:
+            if not there:
                 return None
             last = max(there, key=lambda one: there[one])
             del there[last]
             again[last] = 1
-            held -= parts.kept - parts.waiting
+            held -= parts[last[0]].kept - parts[last[0]].waiting
         with_r.append(code)
         if kind != _F:
-            held += parts.change(kind, again=False)
+            held += parts[stage].change(kind, again=bool(again[own]))
     return with_r
 
 

@@ -23,6 +23,7 @@ from ..profile import DoesNotFit, Stages
 from ..schedule import (
     Backward,
     Fold,
+    Kind,
     Machine,
     PipelineKind,
     Schedule,
@@ -42,6 +43,7 @@ from ..timing import (
     schedule_of,
     time_shape,
 )
+from .again import Parts
 from .partition import Demand, Partition, Pieces, partition
 from .search import Search, search_order
 
@@ -87,10 +89,10 @@ class Candidate:
     """A way to train a mini-batch, and its time in ps; None, and the reason why, if it does not
     fit.
 
-    Of a pipeline there are the cut and the timeline, and how much later than its last action the
-    last update is made that waits for gradients of tied weights; of data parallelism the
-    micro-batches of each device, the time of the slowest one and that of the exchange. A searched
-    `order` has the bound of all orders on its cut.
+    Of a pipeline there are the cut and the timeline, how much later than its last action the last
+    update is made that waits for gradients of tied weights, and the bytes of features of each
+    stage; of data parallelism the micro-batches of each device, the time of the slowest one and
+    that of the exchange. A searched `order` has the bound of all orders on its cut.
     """
 
     name: str
@@ -107,6 +109,12 @@ class Candidate:
     limit: str = ""
     order: Schedule | None = None
     order_bound_ps: int = 0
+    sizes: tuple[FeatureBytes, ...] = ()
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether R is among its actions."""
+        return self.timeline is not None and self.timeline.recomputes
 
     @property
     def feature_bytes(self) -> int:
@@ -120,14 +128,9 @@ class Candidate:
         """Return the bytes of features that each device keeps over time; none without a
         timeline.
         """
-        if self.partition is None or self.timeline is None:
+        if self.timeline is None:
             return ()
-        sizes = []
-        for costs in self.partition.costs:
-            sizes.append(FeatureBytes(costs.feature_bytes, late=costs.feature_bytes))
-        return kept_courses(
-            self.timeline.timed, len(sizes), machine.frees_features, lambda step: sizes[step.stage]
-        )
+        return _courses(self.timeline, self.sizes, machine)
 
     @property
     def rank(self) -> tuple[bool, int, bool, float, int, str, int]:
@@ -179,17 +182,19 @@ def pipelined(
     """
     machine = dataclasses.replace(machine, latency_ps=wires.latency_ps)
     candidate = Candidate(kind.name, stages.samples, micro_batches)
-    kept = _kept(kind, machine, stages.devices, micro_batches)
+    kept, redone = _kept(kind, machine, stages.devices, micro_batches)
     overlaps = machine.transport is Transport.HIDDEN or kind.overlaps
     try:
-        demand = Demand(kept, overlaps)
-        if cut_as is None:
-            cut = partition(stages, wires.links, demand, whole_layers=whole_layers)
-        else:
-            cut = dataclasses.replace(
-                cut_as, costs=Pieces(stages, wires.links, demand).costs(cut_as.cut.ends)
-            )
-        _check_memory(stages, cut, kept, memory_bytes)
+        demand, cut = Demand(kept, overlaps), cut_as
+        if cut is None:
+            inside = stages.redoing(redone) if kind.recomputes else stages
+            cut = partition(inside, wires.links, demand, whole_layers=whole_layers)
+        if cut_as is not None or kind.recomputes:
+            apart = stages.redoing(redone, apart=True) if kind.recomputes else stages
+            pieces = Pieces(apart, wires.links, demand)
+            cut = dataclasses.replace(cut, costs=pieces.costs(cut.cut.ends))
+        if not kind.recomputes:
+            _check_memory(stages, cut, kept, memory_bytes)
     except DoesNotFit as shortage:
         return dataclasses.replace(candidate, why_not=str(shortage))
     if machine.backward is Backward.SPLIT and any(costs.pg_ps is None for costs in cut.costs):
@@ -198,6 +203,13 @@ def pipelined(
     if better_than_ps is not None and _least_ps(shape) > better_than_ps:
         return None
     timeline = time_shape(kind, shape)
+    sizes = tuple(stages.features(*span) for span in cut.cut.spans)
+    if kind.recomputes:
+        peaks = [course.peak_bytes for course in _courses(timeline, sizes, machine)]
+        try:
+            _check_peaks(stages, cut, peaks, memory_bytes)
+        except DoesNotFit as shortage:
+            return dataclasses.replace(candidate, why_not=str(shortage))
     tied_ps = (
         _updated_ps(timeline, wires.update_waits(stages.tied(cut.cut.ends))) - timeline.makespan_ps
     )
@@ -206,14 +218,46 @@ def pipelined(
         limit = "exchange of tied weights' gradients"
     time_ps = timeline.makespan_ps + tied_ps
     return dataclasses.replace(
-        candidate, time_ps=time_ps, partition=cut, timeline=timeline, tied_ps=tied_ps, limit=limit
+        candidate,
+        time_ps=time_ps,
+        partition=cut,
+        timeline=timeline,
+        tied_ps=tied_ps,
+        limit=limit,
+        sizes=sizes,
+    )
+
+
+def _courses(
+    timeline: PipelineResult, sizes: Sequence[FeatureBytes], machine: Machine
+) -> tuple[Course, ...]:
+    """Return the bytes of features that each device keeps over time."""
+    return kept_courses(
+        timeline.timed,
+        len(sizes),
+        machine.frees_features,
+        lambda step: sizes[step.stage],
+        apart=timeline.recomputes,
     )
 
 
 def _check_memory(
     stages: Stages, cut: Partition, kept: Sequence[int], memory_bytes: int | None
 ) -> None:
-    """Check that stages take no more memory than is allowed.
+    """Check that stages with so many kept micro-batches take no more memory than is allowed.
+
+    Raises:
+        DoesNotFit: one does.
+    """
+    features = zip(kept, cut.costs, strict=True)
+    peaks = [count * costs.feature_bytes for count, costs in features]
+    _check_peaks(stages, cut, peaks, memory_bytes)
+
+
+def _check_peaks(
+    stages: Stages, cut: Partition, peaks: Sequence[int], memory_bytes: int | None
+) -> None:
+    """Check that stages with so many bytes of features take no more memory than is allowed.
 
     Raises:
         DoesNotFit: one does.
@@ -221,7 +265,7 @@ def _check_memory(
     if memory_bytes is None:
         return
     for device, (begin, end) in enumerate(cut.cut.spans):
-        needed = stages.standing_bytes(begin, end) + kept[device] * cut.costs[device].feature_bytes
+        needed = stages.standing_bytes(begin, end) + peaks[device]
         if needed > memory_bytes:
             raise DoesNotFit(device, needed, memory_bytes, "of `memory`", stages.kinds[device])
 
@@ -239,11 +283,13 @@ def searched(
     *,
     whole_layers: bool = False,
     memory_bytes: int | None = None,
+    again: Stages | None = None,
 ) -> Candidate:
     """Return an order as a candidate that is searched for the times of its own cut.
 
     The first cut is that of one kept micro-batch. An order's cut depends on what it keeps, so that
-    another one is searched for the new times, until these stay.
+    another one is searched for the new times, until these stay. The order may have R where there
+    are stages `again` whose features of some layers are recomputed.
 
     Raises:
         InputError: there are more devices than layers.
@@ -261,12 +307,16 @@ def searched(
         return dataclasses.replace(nothing, why_not=why)
     best = nothing
     for _ in range(_MOST_CUTS):
-        shape = Shape(stages.devices, micro_batches, cut.costs, machine)
-        answer = search_order(search, shape, _rooms(stages, cut, memory_bytes, micro_batches))
+        costs = cut.costs if again is None else _with_r(again, wires, cut)
+        shape = Shape(stages.devices, micro_batches, costs, machine)
+        parts = None if again is None else [_parts(again, span) for span in cut.cut.spans]
+        rooms = _rooms(stages, cut, memory_bytes, micro_batches, parts)
+        answer = search_order(search, shape, rooms, parts=parts)
+        kind = kind_of_order(answer.schedule)
         candidate = pipelined(
-            kind_of_order(answer.schedule),
+            kind,
             machine,
-            stages,
+            again if again is not None and kind.recomputes else stages,
             wires,
             micro_batches,
             whole_layers=whole_layers,
@@ -276,7 +326,8 @@ def searched(
         suiting = candidate.partition
         if suiting is None:
             return candidate if best is nothing else best
-        same = suiting.costs == cut.costs
+        suited = suiting.costs if again is None else _with_r(again, wires, suiting)
+        same = [*map(_without_bytes, suited)] == [*map(_without_bytes, costs)]
         bound_ps = answer.bound_ps if same else 0
         candidate = dataclasses.replace(candidate, order=answer.schedule, order_bound_ps=bound_ps)
         best = candidate if best is nothing else min(best, candidate, key=lambda one: one.rank)
@@ -286,16 +337,46 @@ def searched(
     return best
 
 
+def _with_r(again: Stages, wires: Wires, cut: Partition) -> tuple[StageCosts, ...]:
+    """Return the costs of a cut with what R takes."""
+    if any(costs.recompute_ps for costs in cut.costs):
+        return cut.costs
+    ones = (1,) * again.devices
+    apart = Pieces(again.redoing(ones, apart=True), wires.links, Demand(ones))
+    pairs = zip(cut.costs, apart.costs(cut.cut.ends), strict=True)
+    return tuple(dataclasses.replace(own, recompute_ps=r.recompute_ps) for own, r in pairs)
+
+
+def _parts(again: Stages, span: tuple[int, int]) -> Parts:
+    """Return what a micro-batch keeps of a stage, in bytes, with R and without it."""
+    size = again.features(*span)
+    whole = int(size.all_kept.kept)
+    return Parts(whole, whole, int(size.kept), int(size.kept + size.again) - whole)
+
+
+def _without_bytes(costs: StageCosts) -> StageCosts:
+    return dataclasses.replace(costs, feature_bytes=0, parameter_bytes=0)
+
+
 def _rooms(
-    stages: Stages, cut: Partition, memory_bytes: int | None, micro_batches: int
+    stages: Stages,
+    cut: Partition,
+    memory_bytes: int | None,
+    micro_batches: int,
+    parts: Sequence[Parts] | None,
 ) -> list[Fraction] | None:
-    """Return how many micro-batches each device may keep; None: as the search says."""
+    """Return how many micro-batches each device may keep, or how many bytes of them where their
+    parts are known; None: as the search says.
+    """
     if memory_bytes is None:
         return None
     rooms = []
-    for (begin, end), costs in zip(cut.cut.spans, cut.costs, strict=True):
+    for device, (begin, end) in enumerate(cut.cut.spans):
         left = memory_bytes - stages.standing_bytes(begin, end)
-        size = costs.feature_bytes
+        if parts is not None:
+            rooms.append(Fraction(max(parts[device].kept, left)))
+            continue
+        size = cut.costs[device].feature_bytes
         rooms.append(Fraction(max(1, left // size) if size else micro_batches))
     return rooms
 
@@ -308,8 +389,14 @@ def kind_of_order(order: Schedule) -> PipelineKind:
         "searched",
         drains=True,
         repeats=True,
+        recomputes=_has_r(order),
         machine=Machine(backward=Backward.SPLIT),
     )
+
+
+def _has_r(order: Schedule) -> bool:
+    programs = order.programs(range(order.devices)).values()
+    return any(action.kind is Kind.RECOMPUTE for program in programs for action in program)
 
 
 def _updated_ps(timeline: PipelineResult, waits: UpdateWaits) -> int:
@@ -325,14 +412,20 @@ def _updated_ps(timeline: PipelineResult, waits: UpdateWaits) -> int:
 
 def _kept(
     kind: PipelineKind, machine: Machine, devices: int, micro_batches: int
-) -> tuple[int, ...]:
-    """Return the micro-batches whose features each device keeps."""
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the most micro-batches of which each device keeps features, and of those with R the
+    most whose features are there.
+    """
     shape = Shape(devices, micro_batches, (StageCosts(1, 1, 1),) * devices, machine)
-    programs = schedule_of(kind, shape)[0].programs(range(devices))
-    return tuple(
-        kept_micro_batches(programs[device], 1, machine.frees_features)[0]
-        for device in range(devices)
-    )
+    schedule, _ = schedule_of(kind, shape)
+
+    # Programs are read once, so each is counted on new ones.
+    def counts(first: Kind) -> tuple[int, ...]:
+        programs = schedule.programs(range(devices)).values()
+        return tuple(kept_micro_batches(p, 1, machine.frees_features, first)[0] for p in programs)
+
+    kept = counts(Kind.FORWARD)
+    return kept, counts(Kind.RECOMPUTE) if kind.recomputes else (1,) * devices
 
 
 def _least_ps(shape: Shape) -> int:

@@ -29,7 +29,8 @@ class Question:
     numbers to try, each a divisor of `batch`; `schedules` are kinds with the machine that runs
     them. In data parallelism all weights of a device are on chip or all are not, if
     `weights_together`; else as many as fit, as a run has them. Without `replicas` it is left out.
-    Orders are searched as `searches` say. No device takes more than `memory_bytes`.
+    Orders are searched as `searches` say, with R where there are stages `again_of` some samples. No
+    device takes more than `memory_bytes`.
     """
 
     stages_of: Callable[[int], Stages]
@@ -42,6 +43,7 @@ class Question:
     replicas: bool = True
     searches: tuple[tuple[Search, Machine], ...] = ()
     memory_bytes: int | None = None
+    again_of: Callable[[int], Stages] | None = None
 
     @property
     def is_of_one(self) -> bool:
@@ -170,6 +172,7 @@ def _candidates(
             count,
             whole_layers=whole,
             memory_bytes=question.memory_bytes,
+            again=None if question.again_of is None else question.again_of(samples),
         )
     if question.replicas:
         yield data_parallel(
@@ -194,6 +197,8 @@ def time_again(question: Question, candidate: Candidate) -> int:
         assert machine is not None
         named = (kind for kind, _ in question.schedules if kind.name == candidate.name)
         kind = next(named) if candidate.order is None else kind_of_order(candidate.order)
+        if kind.recomputes and question.again_of is not None:
+            stages = question.again_of(candidate.samples)
         again = pipelined(kind, machine, stages, question.wires, count, cut_as=candidate.partition)
     assert again is not None and again.time_ps is not None
     return again.time_ps

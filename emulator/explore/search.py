@@ -124,6 +124,7 @@ def search_order(
     share: Fraction | None = None,
     begin: Schedule | None = None,
     waiting: Fraction | None = None,
+    parts: Sequence[Parts] | None = None,
 ) -> Searched:
     """Return the best order that is found of F, B and W of one mini-batch, and of R.
 
@@ -136,12 +137,14 @@ def search_order(
         begin: an order of one mini-batch that the answer takes no longer than; where B includes W,
             it is needed.
         waiting: the part of a micro-batch that is kept from F to R; without it, there is no R.
+        parts: by stage, what a micro-batch keeps, in place of `share` and `waiting`; `memory` is in
+            the same units then.
 
     Raises:
         InputError: there is no room for one micro-batch, or the machine has no order of actions.
     """
-    parts = search.share if share is None else share, waiting
-    problem = _Problem(search, shape, memory, parts, begin)
+    shares = search.share if share is None else share, waiting
+    problem = _Problem(search, shape, memory, shares, begin, parts)
     order, time = problem.best()
     schedule = problem.schedule(order)
     dry_run(schedule, aligned=True)
@@ -156,10 +159,11 @@ class _Problem:
         search: Search,
         shape: Shape,
         memory: Sequence[Fraction] | None,
-        parts: tuple[Fraction, Fraction | None],
+        shares: tuple[Fraction, Fraction | None],
         begin: Schedule | None = None,
+        parts: Sequence[Parts] | None = None,
     ) -> None:
-        (share, waiting), machine = parts, shape.machine
+        (share, waiting), machine = shares, shape.machine
         self._fused, self._from = machine.backward is Backward.FUSED, begin
         if machine.engines is not Engines.TURNS or machine.transport is Transport.STREAMED:
             raise InputError(
@@ -176,14 +180,21 @@ class _Problem:
         # Where B includes W, that is an action of no time, and nothing is kept for it.
         share = Fraction(0) if self._fused else share
         self._search, self._shape, self._share = search, shape, share
-        self._recomputes = waiting is not None
+        self._recomputes = waiting is not None or parts is not None
         waiting = Fraction(1) if waiting is None else waiting
         self._fold = Fold(shape.devices, shape.chunks, search.in_v)
-        limits = self._limits(memory)
         costs, stages = shape.costs, range(self._fold.count)
         # A micro-batch of one stage is as many units as make what is kept of it a whole number.
         unit = math.lcm(share.denominator, waiting.denominator)
-        self._parts = Parts(unit, int(share * unit), int(waiting * unit))
+        own = Parts(unit, int(share * unit), int(waiting * unit))
+        self._parts = (own,) * self._fold.count if parts is None else tuple(parts)
+        wholes = []
+        for device in range(shape.devices):
+            wholes.append(max(1, sum(self._parts[s].kept for s in self._fold.stages(device))))
+        self._wholes = wholes
+        if parts is not None and memory is not None:
+            memory = [size / whole for size, whole in zip(memory, wholes, strict=True)]
+        limits = self._limits(memory)
         columns = (
             [self._fold.device(stage) for stage in stages],
             [cost.forward_ps for cost in costs],
@@ -191,17 +202,18 @@ class _Problem:
             [0 if self._fused else cost.known_pg_ps for cost in costs],
             [cost.transfer_ps for cost in costs],
             [0, *(cost.sent_errors_ps for cost in costs[:-1])],
-            [self._parts.kept for _ in stages],
-            [self._parts.late for _ in stages],
+            [part.kept for part in self._parts],
+            [part.late for part in self._parts],
             [cost.recompute_ps for cost in costs],
-            [self._parts.waiting for _ in stages],
+            [part.waiting for part in self._parts],
+            [part.beside for part in self._parts],
         )
         self._times = tuple(np.array(column, np.int64) for column in columns)
         stored = int(machine.transport is Transport.STORED)
         kinds = len(PASSES) + self._recomputes
         self._sizes = (shape.devices, shape.micro_batches, machine.latency_ps, stored, kinds)
-        whole = [math.floor(limit * shape.chunks * unit) for limit in limits]
-        self._limit = np.array(whole, np.int64)
+        rooms = [math.floor(limit * whole) for limit, whole in zip(limits, wholes, strict=True)]
+        self._limit = np.array(rooms, np.int64)
         self._spans = int(search.spans)
         self._begin = np.zeros((shape.devices, self._length), np.int64)
         self._came = np.zeros((2, self._fold.count, shape.micro_batches), np.int64)
@@ -256,7 +268,7 @@ class _Problem:
     def _most(self) -> Orders:
         """By device, the most micro-batches between F and W, as far as a bound knows."""
         if self._share == 1 and not self._recomputes:
-            return self._limit // self._parts.kept
+            return self._limit // self._parts[0].kept
         return np.full(self._shape.devices, self._shape.micro_batches, np.int64)
 
     def _time(self, plan: Again) -> int:
@@ -329,13 +341,13 @@ class _Problem:
             ahead.append((back - first[device]) / forward[device])
             left = last[device] + (first[device] if self._spans else 0)
             late.append(left / max(gradient[device], 1))
-        room = self._parts.kept, self._parts.late
         for more, part in itertools.product(
             (0, 1), (0, 0.5, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5)
         ):
             words = []
             for device in range(devices):
                 limits = max(1, math.floor(ahead[device]) + more), math.ceil(part * late[device])
+                room = self._parts[device].kept, self._parts[device].late
                 words.append(_late(count, *limits, int(self._limit[device]), room))
             yield self._order(words)
 
@@ -374,17 +386,17 @@ class _Problem:
         )
 
     def _kept(self, order: Orders) -> Orders:
-        """Return the most that each device keeps, in units of which a micro-batch of one stage has
-        as many as the share has parts.
-        """
-        unit, late, _ = self._parts
-        change = np.array([unit, late - unit, -late], np.int64)
-        return np.cumsum(change[order // self._fold.count], axis=1).max(axis=1)
+        """Return the most that each device keeps of an order without R."""
+        kinds = range(len(PASSES))
+        change = np.array(
+            [part.change(kind, again=False) for kind in kinds for part in self._parts]
+        )
+        return np.cumsum(change[order], axis=1).max(axis=1)
 
     def peaks(self, plan: Again) -> tuple[Fraction, ...]:
         """Return the most micro-batches, of all its stages, that each device keeps."""
-        whole = self._parts.kept * self._fold.chunks
-        return tuple(Fraction(int(kept), whole) for kept in peaks_of(plan, self._parts))
+        peaks = zip(peaks_of(plan, self._parts), self._wholes, strict=True)
+        return tuple(Fraction(int(kept), whole) for kept, whole in peaks)
 
     def _bound(self) -> int:
         """Return a bound in ps that no order is below.

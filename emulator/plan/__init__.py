@@ -35,6 +35,7 @@ from .layout import (
 from .make import make_plan, plan_run, planned_on
 from .pair import PairPlan, make_pair_plan
 from .plan import ChainPlan, Plan, describe_devices, exchange_loads, exchange_times
+from .recompute import recomputed_layers
 from .stages import PlannedStages
 from .steady import fill_ps, find_steady
 from .work import (
@@ -95,6 +96,7 @@ __all__ = [
     "place_on_chip",
     "plan_run",
     "planned_on",
+    "recomputed_layers",
     "smallest_cluster",
     "training_data",
     "transceivers_used",

@@ -38,7 +38,7 @@ def recomputing(config: Config, network: Network, make: Make) -> PlannedStages:
     _check(config)
     if config.recompute != "auto":
         text = "all" if config.recompute == "none" else config.recompute
-        return make(_named(text, network))
+        return make(recomputed_layers(text, network))
     layers = sorted(network.layers, key=_gain, reverse=True)
     # More recomputed layers never need more memory, but for what arrives at them.
     enough, too_few = len(layers), -1
@@ -100,8 +100,12 @@ def _check(config: Config) -> None:
         raise InputError(f"{blame}a device in RTL keeps what B needs; leave out `rtl_device`")
 
 
-def _named(text: str, network: Network) -> frozenset[int]:
-    """Return the layers that text names, by index."""
+def recomputed_layers(text: str, network: Network) -> frozenset[int]:
+    """Return the layers that text names, by index; or `all`.
+
+    Raises:
+        InputError: a layer is unknown.
+    """
     if text == "all":
         return frozenset(layer.index for layer in network.layers)
     index = {layer.name: layer.index for layer in network.layers}

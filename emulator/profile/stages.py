@@ -17,30 +17,33 @@ from __future__ import annotations
 
 import abc
 import bisect
+import copy
 import dataclasses
 import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import (
-    COPIES,
-    Slice,
-    TiedWeights,
-    channels_together,
-    cut_channels,
-    tied_between,
-)
+from ..mapping import COPIES, Slice, TiedWeights, channels_together, cut_channels, tied_between
 from ..network import Layer, Network
 from ..number import SINGLE, Precision
 from ..schedule import StageCosts
+from ..timing import FeatureBytes
 from .profile import LayerTimes, Profile
-from .roofline import BoardStage, DoesNotFit, PartNeeds, boundary_bytes, cut_bytes, stage_of_needs
+from .roofline import (
+    BoardStage,
+    DoesNotFit,
+    PartNeeds,
+    boundary_bytes,
+    cut_bytes,
+    kept_bytes,
+    stage_of_needs,
+)
 
 PIECES = 64
 """The most pieces of a layer that a cut within it counts."""
@@ -112,6 +115,16 @@ class Stages(abc.ABC):
     def standing_bytes(self, begin: int, end: int) -> int:
         """Return the bytes of a piece's weights, gradients and the optimiser's arrays."""
 
+    @abc.abstractmethod
+    def features(self, begin: int, end: int) -> FeatureBytes:
+        """Return the bytes of a micro-batch's features of a piece."""
+
+    def redoing(self, redone: Sequence[int], *, apart: bool = False) -> Self:
+        """Return the same where of each device features of at most `redone` micro-batches are there
+        that were computed again: in B, or `apart` from it in R. It is itself where none are.
+        """
+        return self
+
     def tied(self, ends: Sequence[int]) -> tuple[TiedWeights, ...]:
         """Return the tied weights whose gradients stages exchange that end at these places."""
         spans = [*itertools.pairwise((0, *ends))]
@@ -160,7 +173,7 @@ class BoardStages(Stages):
         `redone` are the most micro-batches whose recomputed features are there, otherwise one.
         """
         self._recomputed = frozenset(recomputed)
-        self._redone = tuple(redone) or (1,) * len(boards)
+        self._redone, self._apart = tuple(redone) or (1,) * len(boards), False
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
@@ -203,7 +216,8 @@ class BoardStages(Stages):
     ) -> StageCosts:
         """See `Stages`."""
         counts = kept, self._redone[device], weight_copies
-        stage = self._of_stage(begin, end, self._boards[device], *counts, together)
+        values = *counts, together, self._apart
+        stage = self._of_stage(begin, end, self._boards[device], *values)
         if isinstance(stage, StageCosts):
             return stage
         raise stage.of_stage(device)
@@ -233,11 +247,24 @@ class BoardStages(Stages):
     def standing_bytes(self, begin: int, end: int) -> int:
         """See `Stages`."""
         total = Fraction(0)
-        for part in self.slices(begin, end):
-            needs = self._of_part(part.layer.index, part.begin, part.end)
+        for needs in self._needs(begin, end):
             arrays = Fraction(1, needs.shares) + needs.copies - 1
             total += arrays * needs.parameter_bytes + Fraction(needs.turned_bytes, needs.shares)
         return math.ceil(total)
+
+    def features(self, begin: int, end: int) -> FeatureBytes:
+        """See `Stages`."""
+        needs = self._needs(begin, end)
+        kept = self.samples * sum(kept_bytes(needs))
+        again = self.samples * sum(part.feature_bytes for part in needs if part.recomputed)
+        whole = self.samples * sum(part.feature_bytes for part in needs)
+        return FeatureBytes(kept, again, kept + again, whole)
+
+    def redoing(self, redone: Sequence[int], *, apart: bool = False) -> Self:
+        """See `Stages`."""
+        other = copy.copy(self)
+        other._redone, other._apart = tuple(redone), apart
+        return other
 
     def _work(self, place: int) -> int:
         """Return the multiply-accumulates of FP, EB and PG before a place, for a sample."""
@@ -257,6 +284,10 @@ class BoardStages(Stages):
         [right] = self.slices(place, self.starts[layer + 1])
         return self.samples * cut_bytes(right.layer, right, self._number)
 
+    def _needs(self, begin: int, end: int) -> list[PartNeeds]:
+        parts = self.slices(begin, end)
+        return [self._of_part(part.layer.index, part.begin, part.end) for part in parts]
+
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
         part = Slice(self._network.layers[layer], begin, end)
         values, again = (self._number, self._copies, self._shares), layer in self._recomputed
@@ -271,20 +302,18 @@ class BoardStages(Stages):
         redone: int,
         weight_copies: int,
         together: bool,
+        apart: bool,
     ) -> StageCosts | DoesNotFit:
-        needs = [
-            self._of_part(part.layer.index, part.begin, part.end)
-            for part in self.slices(begin, end)
-        ]
         try:
             return stage_of_needs(
-                needs,
+                self._needs(begin, end),
                 board,
                 self.samples,
                 kept * self.samples,
                 redone=redone,
                 weight_copies=weight_copies,
                 parameters_together=together,
+                recompute_apart=apart,
             ).costs
         # Returned, since a cache keeps no exceptions; and of no device yet, since devices with
         # equal boards share the entry. `costs` raises it.
@@ -356,6 +385,11 @@ class ProfileStages(Stages):
     def standing_bytes(self, begin: int, end: int) -> int:
         """See `Stages`."""
         return self._profile.parameter_copies * _between(self._parameters, begin, end)
+
+    def features(self, begin: int, end: int) -> FeatureBytes:
+        """See `Stages`."""
+        size = _between(self._features, begin, end)
+        return FeatureBytes(size, 0, size, size)
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""
@@ -482,7 +516,8 @@ class MeasuredBoardStages(BoardStages):
             begin, end, device, kept, weight_copies=weight_copies, together=together
         )
         times = self._times[self.kinds[device]]
-        return measured_costs(costs, self.slices(begin, end), times, self._recomputed)
+        parts = self.slices(begin, end)
+        return measured_costs(costs, parts, times, self._recomputed, apart=self._apart)
 
     def least_ps(self, begin: int, end: int, device: int) -> int:
         """See `Stages`."""

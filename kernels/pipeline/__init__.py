@@ -11,7 +11,7 @@ __all__ = ["best_order", "improve_order", "list_order", "order_bound", "time_ord
 def warm() -> None:
     """Call every kernel once, on one stage and one micro-batch."""
     ones, none = np.ones(1, np.int64), np.zeros(1, np.int64)
-    times = none, ones, ones, ones, none, none, ones, ones, ones, none
+    times = none, ones, ones, ones, none, none, ones, ones, ones, none, none
     sizes, again = (1, 1, 0, 1, 3), np.zeros((1, 1), np.int64)
     order, begin, came = (
         np.zeros((1, 3), np.int64),

@@ -19,7 +19,7 @@ def order_bound(
     `done` (3, N) are numbers of actions done, `room` (N) is how many micro-batches are kept at
     most, `ends` (2, N, M) is for ends.
     """
-    _, forward, backward, gradient, onward, back, _, _, _, _ = times
+    _, forward, backward, gradient, onward, back, _, _, _, _, _ = times
     devices, count, latency, stored, _ = sizes
     f_end = ends[0]
     b_end = ends[1]
@@ -128,7 +128,7 @@ def ready_at(
     kept, waiting = times[6][own], times[9][own]
     if kind == 3:
         known = next_again(own, done, again) < done[0, own]
-        return 0 if known and held[own] + kept - waiting <= limit[own] else -1
+        return 0 if known and held[own] + kept - waiting + times[10][own] <= limit[own] else -1
     if kind == 0:
         known = own == 0 or number < done[0, own - 1]
         known = known and held[own] + (waiting if choice == 4 else kept) <= limit[own]
@@ -159,7 +159,7 @@ def best_order(
     best so far, whose time is `least`; better ones replace them. R that do nothing are left out,
     and -1 ends a device's actions.
     """
-    _, forward, backward, gradient, onward, back, _, _, redo, _ = times
+    _, forward, backward, gradient, onward, back, _, _, redo, _, _ = times
     devices, count, latency, stored, variety = sizes
     total = order.size
     held = np.zeros(devices, np.int64)

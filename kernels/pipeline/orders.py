@@ -9,9 +9,10 @@ All times are whole numbers.
 micro-batch, between F and B; of others it does nothing and takes no time.
 
 `times` is a tuple of arrays over stages: the device, F, B without W, W, the messages of F and of B
-on their links, the memory that a micro-batch keeps from F to B, and from B to W, R, and the memory
-that is kept from F to R. `sizes` is a tuple: N, M, the latency of a link, whether messages leave
-when their action is done (1) or begins (0), the number of kinds: 3 without R, 4 with it.
+on their links, the memory that a micro-batch keeps from F to B, and from B to W, R, the memory that
+is kept from F to R, and what one with R keeps beside from R to W. `sizes` is a tuple: N, M, the
+latency of a link, whether messages leave when their action is done (1) or begins (0), the number of
+kinds: 3 without R, 4 with it.
 """
 
 from __future__ import annotations
@@ -63,13 +64,14 @@ def memory_of(kind: Any, stage: Any, number: Any, again: Any, times: Any) -> Any
     others.
     """
     kept, late, waiting = times[6][stage], times[7][stage], times[9][stage]
+    beside = times[10][stage] if again[stage, number] else 0
     if kind == 0:
         return waiting if again[stage, number] else kept
     if kind == 1:
         return late - kept
     if kind == 2:
-        return -late
-    return kept - waiting if again[stage, number] else 0
+        return -late - beside
+    return kept - waiting + beside if again[stage, number] else 0
 
 
 @compiled
@@ -166,7 +168,7 @@ def list_order(order: Any, times: Any, sizes: Any, limit: Any, ahead: Any, wait:
     F comes before B while fewer than `ahead` (N) micro-batches are between F and B, W where nothing
     else comes for `wait` thousandths of its time, or memory is full. Returns the actions done.
     """
-    device, forward, backward, gradient, onward, back, kept, late, _, _ = times
+    device, forward, backward, gradient, onward, back, kept, late, _, _, _ = times
     stages, (devices, count) = device.shape[0], (sizes[0], sizes[1])
     done = np.zeros((3, stages), np.int64)
     came = np.zeros((2, stages, count), np.int64)
@@ -366,7 +368,7 @@ def improve_order(
     A move is kept if the time grows by no more than a threshold, which falls to zero; the best
     order is kept in `order` and `again`. It ends after `tries` moves, or when the time is `least`.
     """
-    device, forward, backward, gradient, _, _, _, _, _, _ = times
+    device, forward, backward, gradient, _, _, _, _, _, _, _ = times
     stages, length = device.shape[0], order.shape[1]
     begin = np.zeros(order.shape, np.int64)
     came = np.zeros((2, stages, sizes[1]), np.int64)

@@ -124,6 +124,11 @@ def _format_name(name: str) -> str:
     "What weights, gradients, the optimizer's state and features may take of a device, such as"
     " 4GiB.",
 )
+@word_option(
+    "--recompute",
+    "LAYERS",
+    "Let a searched order have R: features of these layers, or of all, computed again.",
+)
 @click.option(
     "-o", "--out", type=OUTPUT, metavar="FILE.csv", help="Write a searched order, for --schedule."
 )
@@ -168,6 +173,8 @@ def explore(network: str | None, ranged: bool, **flags: Any) -> Answer:
     if exploration.winner.order is not None:
         # A run reads a searched order from its file.
         run = None if run is None or out is None else {**run, "schedule": out}
+        if run is not None and exploration.winner.recomputes and flags["recompute"] != "all":
+            run["recompute"] = flags["recompute"]
     return Answer(
         lambda: _print_exploration(devices, question, exploration, run, sure),
         lambda: _exploration_as_json(devices, question, exploration, sure),
@@ -402,13 +409,14 @@ def _print_stages(question: Question, winner: Candidate) -> None:
         view.table("Devices", ["device", "on", "micro-batches"], rows, names=("on",))
         return
     rows = []
-    in_ps = ("forward_ps", "backward_ps", "transfer_ps")
+    r = {"recompute_ps": "R"} if winner.recomputes else {}
+    in_ps = {"forward_ps": "F", "backward_ps": "B", **r, "transfer_ps": "SR"}
     for n, stage in enumerate(_stages_as_json(question, winner)):
         times = [format_time_ps(stage[key]) for key in in_ps]
         sizes = [format_bytes(stage[key]) for key in ("feature_bytes", "parameter_bytes")]
         rows.append([str(n), stage["on"], stage["layers"], *times, *sizes])
-    rows[-1][5] = ""  # nothing is sent behind the last one
-    columns = ["stage", "on", "layers", "F", "B", "SR", "features kept", "parameters"]
+    rows[-1][2 + len(in_ps)] = ""  # nothing is sent behind the last one
+    columns = ["stage", "on", "layers", *in_ps.values(), "features kept", "parameters"]
     view.table(
         f"Stages of {winner.name}, times of a micro-batch",
         columns,
@@ -519,21 +527,18 @@ def _candidate(question: Question, candidate: Candidate) -> dict[str, Any]:
 
 def _stages_as_json(question: Question, candidate: Candidate) -> list[dict[str, Any]]:
     """Return the stages of a pipeline that fits."""
-    stages, cut, timeline = (
-        question.stages_of(candidate.samples),
-        candidate.partition,
-        candidate.timeline,
-    )
-    assert cut is not None and timeline is not None
+    stages, cut = question.stages_of(candidate.samples), candidate.partition
+    assert cut is not None
+    r = ("recompute_ps",) if candidate.recomputes else ()
     return [
         {
             "on": kind,
             "layers": stages.said(begin, end),
-            **attributes(costs, "forward_ps", "backward_ps", "transfer_ps"),
-            "feature_bytes": int(kept * costs.feature_bytes),
+            **attributes(costs, "forward_ps", "backward_ps", *r, "transfer_ps"),
+            "feature_bytes": course.peak_bytes,
             "parameter_bytes": costs.parameter_bytes,
         }
-        for kind, (begin, end), costs, kept in zip(
-            stages.kinds, cut.cut.spans, cut.costs, timeline.features, strict=True
+        for kind, (begin, end), costs, course in zip(
+            stages.kinds, cut.cut.spans, cut.costs, _courses(question, candidate), strict=True
         )
     ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ....comm import Topology
     from ...cluster import ConstantRange, Factors
     from ...explore import Question, Search
+    from ...network import Network
     from ...profile import Stages
     from ...schedule import Machine, PipelineKind
 
@@ -132,6 +133,29 @@ def _searches(
     return ((search, Machine(transport=transport, backward=Backward.SPLIT)),)
 
 
+def _recomputed(flags: Mapping[str, Any], network: Network) -> frozenset[int]:
+    """Return the layers, by index, whose features a searched order may compute again.
+
+    Raises:
+        InputError: no order is searched, or a layer is unknown or cannot be recomputed.
+    """
+    from ...plan import recomputed_layers
+
+    text = flags["recompute"]
+    if text is None:
+        return frozenset()
+    if flags["schedule"] != "search":
+        raise InputError(
+            f"`recompute` = {text!r}: is for an order that is searched; add --schedule search"
+        )
+    if text in ("auto", "none"):
+        raise InputError(
+            f"`recompute` = {text!r}: the search chooses micro-batches; should be names of layers,"
+            " or all"
+        )
+    return recomputed_layers(text, network)
+
+
 def _limits(flags: Mapping[str, Any], usual: str, engines: str | None = None) -> dict[str, Any]:
     """Return the schedules, searches and the memory of a question, as flags say them."""
     searches = _searches(flags, usual, engines)
@@ -192,6 +216,7 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
     usual = cluster.transport if cluster.transport in _SCHEDULES else "hidden"
     sizes = _sizes(flags, micro_batches_of(flags["batch"]), loaded.name)
     limits = _limits(flags, usual, None if cluster.engines == "split" else cluster.engines)
+    layers = _recomputed(flags, loaded)
 
     def question(given: Factors) -> Question:
         there = varied(cluster, given) if given else cluster
@@ -203,7 +228,19 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
         def stages_of(samples: int) -> Stages:
             return BoardStages(loaded, boards, samples, number, copies)
 
-        return Question(stages_of, wires, flags["batch"], sizes, weights_together=False, **limits)
+        @functools.cache
+        def again_of(samples: int) -> Stages:
+            return BoardStages(loaded, boards, samples, number, copies, recomputed=layers)
+
+        return Question(
+            stages_of,
+            wires,
+            flags["batch"],
+            sizes,
+            weights_together=False,
+            again_of=again_of if layers else None,
+            **limits,
+        )
 
     kinds = tuple(cluster.board(device).name for device in range(devices))
     return Explored(kinds, tuple(dict.fromkeys(constants)), question)
@@ -222,6 +259,11 @@ def of_profile(network: str | None, flags: dict[str, Any]) -> Explored:
     from ...plan import network_of
     from ...profile import ProfileStages, load_graph, load_profile
 
+    if flags["recompute"] is not None:
+        raise InputError(
+            f"`recompute` = {flags['recompute']!r}: a profile does not have the bytes that arrive at a"
+            " layer, which R begins from; leave out --profile"
+        )
     path, chain = pathlib.Path(flags["profile"]), load_named(flags["cluster"])
     if os.path.isdir(path):
         raise InputError(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import pytest
@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emuchain.emulator.common import InputError
-from emuchain.emulator.explore import SEARCHES, Searched, search_order
+from emuchain.emulator.explore import SEARCHES, Parts, Searched, search_order
 from emuchain.emulator.schedule import (
-    Action,
     Backward,
     Kind,
     Machine,
@@ -53,54 +52,51 @@ def shapes(draw: st.DrawFn, devices: int, count: int) -> Shape:
     return Shape(devices, count, tuple(costs), machine)
 
 
-def change_of(action: Action, redone: set[int], late: Fraction, waiting: Fraction) -> Fraction:
-    """By how many micro-batches more a device keeps from an action on."""
-    if action.kind is Kind.FORWARD:
-        return waiting if action.index in redone else Fraction(1)
-    if action.kind is Kind.RECOMPUTE:
-        return 1 - waiting
-    if action.kind is Kind.BACKWARD:
-        return late - 1
-    return -late if action.kind is Kind.GRADIENT else Fraction(0)
+def change_of(kind: Kind, parts: Parts, *, redone: bool) -> Fraction | int:
+    """By how much more a device keeps from an action on."""
+    if kind is Kind.FORWARD:
+        return parts.waiting if redone else parts.kept
+    if kind is Kind.RECOMPUTE:
+        return parts.kept - parts.waiting + parts.beside
+    if kind is Kind.BACKWARD:
+        return parts.late - parts.kept
+    if kind is Kind.GRADIENT:
+        return -parts.late - (parts.beside if redone else 0)
+    return 0
 
 
-def replayed(schedule: Schedule, late: Fraction, waiting: Fraction) -> list[Fraction]:
+def replayed(schedule: Schedule, parts: Sequence[Parts]) -> list[Fraction]:
     """The most that each device keeps of one stage each."""
     most = []
-    for program in schedule.programs(range(schedule.devices)).values():
+    for device, program in schedule.programs(range(schedule.devices)).items():
         actions = [*program]
-        redone = {action.index for action in actions if action.kind is Kind.RECOMPUTE}
-        changes = (change_of(action, redone, late, waiting) for action in actions)
-        most.append(max(itertools.accumulate(changes)))
+        again = {action.index for action in actions if action.kind is Kind.RECOMPUTE}
+        changes = []
+        for action in actions:
+            changes.append(change_of(action.kind, parts[device], redone=action.index in again))
+        most.append(Fraction(max(itertools.accumulate(changes))))
     return most
 
 
 Word = tuple[str, int]
+KINDS = {"F": Kind.FORWARD, "R": Kind.RECOMPUTE, "B": Kind.BACKWARD, "W": Kind.GRADIENT}
 
 
-def rows_within(
-    count: int, limit: Fraction, late: Fraction, waiting: Fraction
-) -> Iterator[tuple[Word, ...]]:
+def rows_within(count: int, limit: Fraction | int, parts: Parts) -> Iterator[tuple[Word, ...]]:
     """Yield all orders of one stage, F, B and W of micro-batches in turn, R of any of them."""
     for redone in itertools.product((False, True), repeat=count):
-        yield from _further((), redone, limit, late, waiting)
+        yield from _further((), redone, limit, parts)
 
 
 def _further(
     row: tuple[Word, ...],
     redone: tuple[bool, ...],
-    limit: Fraction,
-    late: Fraction,
-    waiting: Fraction,
+    limit: Fraction | int,
+    parts: Parts,
 ) -> Iterator[tuple[Word, ...]]:
     count, held = len(redone), Fraction(0)
     for letter, number in row:
-        held += {
-            "F": waiting if redone[number] else Fraction(1),
-            "R": 1 - waiting,
-            "B": late - 1,
-            "W": -late,
-        }[letter]
+        held += change_of(KINDS[letter], parts, redone=redone[number])
         if held > limit:
             return
     if ("W", count - 1) in row:
@@ -115,7 +111,7 @@ def _further(
             continue
         if letter == "B" and redone[following] and ("R", following) not in row:
             continue
-        yield from _further((*row, (letter, following)), redone, limit, late, waiting)
+        yield from _further((*row, (letter, following)), redone, limit, parts)
 
 
 def ends_at(rows: tuple[tuple[Word, ...], ...], shape: Shape) -> int | None:
@@ -150,17 +146,26 @@ def ends_at(rows: tuple[tuple[Word, ...], ...], shape: Shape) -> int | None:
 
 
 def check(
-    answer: Searched, shape: Shape, memory: Fraction, late: Fraction, waiting: Fraction
+    answer: Searched, shape: Shape, limits: Sequence[Fraction | int], parts: Sequence[Parts]
 ) -> None:
     """The order is complete, as long as it says, and within the memory."""
     dry_run(answer.schedule, aligned=True)
     check_complete(answer.schedule)
     timed = run_timeline(answer.schedule, shape.costs, shape.machine).timed
     assert max(action.end_ps for action in timed) == answer.time_ps >= answer.bound_ps
-    kept = replayed(answer.schedule, late, waiting)
-    assert list(answer.memory) == kept and max(kept) <= memory
-    again = parse_csv(to_csv(answer.schedule))
-    assert replayed(again, late, waiting) == kept
+    kept = replayed(answer.schedule, parts)
+    wholes = [part.kept for part in parts]
+    assert [m * whole for m, whole in zip(answer.memory, wholes, strict=True)] == kept
+    assert all(most <= limit for most, limit in zip(kept, limits, strict=True))
+    assert replayed(parse_csv(to_csv(answer.schedule)), parts) == kept
+
+
+def best_of_all(shape: Shape, limits: Sequence[Fraction | int], parts: Sequence[Parts]) -> int:
+    """The time of the best of all orders within the limits."""
+    devices = zip(limits, parts, strict=True)
+    rows = [[*rows_within(shape.micro_batches, limit, part)] for limit, part in devices]
+    times = (ends_at(order, shape) for order in itertools.product(*rows))
+    return min(time for time in times if time is not None)
 
 
 @given(shapes(2, 2), st.sampled_from([1, 1.5, 2]), PARTS, PARTS)
@@ -170,10 +175,25 @@ def test_small_orders_are_the_best_of_all(
 ) -> None:
     limit = Fraction(memory)
     answer = search_order(QUICK, shape, [limit] * shape.devices, late, waiting=waiting)
-    check(answer, shape, limit, late, waiting)
-    rows = [*rows_within(shape.micro_batches, limit, late, waiting)]
-    times = (ends_at(order, shape) for order in itertools.product(rows, repeat=shape.devices))
-    assert answer.time_ps == min(time for time in times if time is not None)
+    parts = [Parts(1, late, waiting)] * shape.devices  # type: ignore[arg-type]  # of a micro-batch
+    check(answer, shape, [limit] * shape.devices, parts)
+    assert answer.time_ps == best_of_all(shape, [limit] * shape.devices, parts)
+
+
+@given(shapes(2, 2), st.data())
+@settings(deadline=None, max_examples=25)
+def test_stages_may_keep_different_bytes(shape: Shape, data: st.DataObject) -> None:
+    """More is kept from R on than without it: what arrives, and what is made of it."""
+    parts, limits = [], []
+    for _ in range(shape.devices):
+        kept, waiting = data.draw(st.integers(1, 9)), data.draw(st.integers(0, 9))
+        late, beside = data.draw(st.integers(0, kept)), data.draw(st.integers(0, waiting))
+        parts.append(Parts(kept, late, waiting, beside))
+        limits.append(data.draw(st.integers(kept, 2 * (kept + beside))))
+    memory = [Fraction(limit) for limit in limits]
+    answer = search_order(QUICK, shape, memory, parts=parts)
+    check(answer, shape, limits, parts)
+    assert answer.time_ps == best_of_all(shape, limits, parts)
 
 
 @pytest.mark.exhaustive
@@ -195,7 +215,8 @@ def test_r_never_takes_longer(shape: Shape, memory: int, late: Fraction, waiting
     limits = [Fraction(memory)] * shape.devices
     plain = search_order(QUICK, shape, limits, late)
     answer = search_order(QUICK, shape, limits, late, begin=plain.schedule, waiting=waiting)
-    check(answer, shape, Fraction(memory), late, waiting)
+    parts = [Parts(1, late, waiting)] * shape.devices  # type: ignore[arg-type]  # of a micro-batch
+    check(answer, shape, limits, parts)
     assert answer.time_ps <= plain.time_ps
     assert answer.bound_ps <= plain.time_ps
 

@@ -21,10 +21,12 @@ name = "small"
 boards = [
   { type = "vc709", clock_mhz = 100, off_chip_gbytes_per_s = 10 },
   { type = "vc709", clock_mhz = 150, off_chip_gbytes_per_s = 10 },
+  { type = "vc709", clock_mhz = 150, off_chip_gbytes_per_s = 10 },
 ]
 links = { bandwidth_gbps = 10, latency_ns = 1000 }
 """
 BATCH, MICRO_BATCH = 16, 2
+ON_TWO = ("--cluster", "small.toml", "--devices", "2", "--batch", str(BATCH))
 
 command = functools.partial(status_of, "explore")
 Explored = Callable[..., dict[str, Any]]
@@ -40,6 +42,7 @@ def explored(
 
     def winner(network: str, *flags: str) -> dict[str, Any]:
         words = ["--cluster", "small.toml", "--batch", str(BATCH), "--range", "none"]
+        words += [] if "--devices" in flags else ["--devices", "2"]
         assert command(network, *words, *flags, "--json") == 0
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         assert {one["schedule"] for one in answer["candidates"]} == {answer["winner"]["schedule"]}
@@ -53,17 +56,52 @@ def test_an_order_is_trained_as_it_was_explored(explored: Explored, network: str
     """Batch normalisation and a transformer with tied weights among the networks."""
     size = ("--micro-batch", str(MICRO_BATCH))
     found = explored(network, "--schedule", "search", *size, "-o", "order.csv")
+    check_trained(network, found["time_ps"], devices=2)
+
+
+BLOCK = ("qkv", "attention", "project", "expand", "contract")
+R_SAVES = {
+    "batch norm": ("resnet8-cifar", "all", "1.3MB"),
+    "attention": ("char-gpt", "all", "2.5MB"),
+    "some layers": (
+        "char-gpt",
+        ",".join(f"{name}{n}" for n in (1, 2, 3) for name in BLOCK),
+        "2.5MB",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", R_SAVES)
+def test_r_saves_time_where_memory_is_short(explored: Explored, name: str) -> None:
+    """Within the memory, and trained as it was explored."""
+    network, layers, memory = R_SAVES[name]
+    size = ("--micro-batch", str(MICRO_BATCH), "--devices", "3", "--memory", memory)
+    plain = explored(network, "--schedule", "search", *size)
+    again = explored(
+        network, "--schedule", "search", *size, "--recompute", layers, "-o", "order.csv"
+    )
+    assert again["order_bound_ps"] <= again["time_ps"] < plain["time_ps"]
+    assert needed_bytes(again) <= float(memory.removesuffix("MB")) * 10**6
+    assert sum(one["recompute_ps"] for one in again["stages"]) > 0
+    assert "recompute_ps" not in plain["stages"][0]
+    recompute = {} if layers == "all" else {"recompute": layers}
+    check_trained(network, again["time_ps"], devices=3, **recompute)
+
+
+def check_trained(network: str, time_ps: int, devices: int, **recompute: str) -> None:
+    """An order that was written takes the time that was explored, with the bits of `sync`."""
     keys: dict[str, Any] = {
         "cluster": "small.toml",
         "samples": BATCH,
         "batch": BATCH,
         "micro_batch": MICRO_BATCH,
-        "devices": 2,
+        "devices": devices,
     }
     searched = {**keys, "engines": "turns", "transport": "hidden", "schedule": "order.csv"}
-    assert emuchain.simulate(network, **searched).virtual_time_ps == found["time_ps"]
+    searched |= recompute
+    assert emuchain.simulate(network, **searched).virtual_time_ps == time_ps
     run = emuchain.train(network, **searched, test_samples=4)
-    assert run.history["virtual_time_ps"][-1] == found["time_ps"]
+    assert run.history["virtual_time_ps"][-1] == time_ps
     plain = emuchain.train(network, **keys, schedule="sync", test_samples=4)
     assert list(run.history["train_loss"]) == list(plain.history["train_loss"])
     for layer, arrays in plain.weights.items():
@@ -126,7 +164,7 @@ def test_schedules_that_ship_keep_to_the_memory(
     size = ("--micro-batch", str(MICRO_BATCH), "--schedule", "gpipe")
     most = needed_bytes(explored("quick-cifar", *size))
     assert needed_bytes(explored("quick-cifar", *size, "--memory", f"{most}B")) == most
-    words = ("quick-cifar", "--cluster", "small.toml", "--batch", str(BATCH), *size)
+    words = ("quick-cifar", *ON_TWO, *size)
     assert command(*words, "--memory", f"{most - 1}B") == 2
     error = capsys.readouterr().err
     assert f"needs {most:,} bytes of `memory`; VC709 has {most - 1:,}" in error
@@ -136,7 +174,7 @@ def test_schedules_that_ship_keep_to_the_memory(
 def test_it_says_how_near_it_is(explored: Explored, capsys: pytest.CaptureFixture[str]) -> None:
     size = ("--schedule", "search", "--micro-batch", "1")
     found = explored("quick-cifar", *size)
-    words = ("quick-cifar", "--cluster", "small.toml", "--batch", str(BATCH), *size)
+    words = ("quick-cifar", *ON_TWO, *size)
     assert command(*words, "--range", "none") == 0
     said = capsys.readouterr().out
     within = 100 * (found["time_ps"] / found["order_bound_ps"] - 1)
@@ -183,6 +221,9 @@ def test_measured_times(explored: Explored, capsys: pytest.CaptureFixture[str]) 
 
 
 BAD = {
+    "no search": ("--recompute all", "`recompute` = 'all': is for an order that is searched"),
+    "no layer": ("--schedule search --recompute conv9", "quick-cifar has no layer 'conv9'"),
+    "auto": ("--schedule search --recompute auto", "the search chooses micro-batches"),
     "no order": ("--out o.csv", "`out` = 'o.csv': writes a searched order; add --schedule search"),
     "unit": ("--memory 3", "`memory` = '3': must have a unit, such as 4GiB or 512MB"),
     "no size": ("--memory much", "`memory` = 'much': must be a number above 0, of bytes"),
