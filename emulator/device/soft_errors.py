@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...kernels.layers.vocabulary_loss import SUMS
 from ...kernels.number import FP32
 from ..faults import Begun, Flipper, LineFormat
-from ..mapping import Cut, DataPath, Slice, Stream, StreamKey, first_own
+from ..mapping import DataPath, Slice, Stream, StreamKey, first_own
 from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
 from .ports import Maps
@@ -158,7 +158,7 @@ class FaultyNumerics(DeviceNumerics):
             number = self._formats.of(layer.formats).precision.weights
         if number.grid is None or layer.operation.recurs or not weights.size:
             return flipper.values(weights, layer.index, step)
-        if part.cut is Cut.ICP:  # (inputs, taps, outputs): a line is of outputs
+        if part.lies_along_outputs:  # (inputs, taps, outputs): a line is of outputs
             turned = np.moveaxis(weights, 0, -1)
             taps = turned.shape[1] * turned.shape[2]
             hit = flipper.values(turned, layer.index, step, LineFormat(number, 0, taps))

@@ -6,6 +6,8 @@ output channels under ICP, and under OCP the inputs and taps of an output channe
 layer the inputs, or the states, of a unit's gate. Where tensors have scales, these are of the
 weights of a channel in which the layer is cut. Tied weights are one table, which both ends round
 alike: in blocks of a feature's symbols, with the words of the embedding. The embedding counts it.
+Where products are summed in blocks, those of a table are of a symbol's features, which the head
+sums.
 """
 
 from __future__ import annotations
@@ -136,7 +138,8 @@ class WeightFormats:
         words, tied = self._words(kind, channel, update, place), self.part.layer.tied
         if tied is not None:
             table = np.ascontiguousarray(rows.T)
-            rows[...] = round_into(table, table, *form, -1, words, counts, table.shape[1]).T
+            axis = 0 if precision.dot else -1
+            rows[...] = round_into(table, table, *form, axis, words, counts, table.shape[1]).T
             return
         lines, taps = rows, math.prod(self.part.layer.kernel)
         if self._axis == _INPUTS:
@@ -149,8 +152,11 @@ class WeightFormats:
         """Along which axis of weights blocks lie: of those in rows, or of (outputs, inputs,
         taps).
         """
-        if self.formats.precision.dot and not self.part.layer.operation.looks_up:
+        layer = self.part.layer
+        if self.formats.precision.dot and not layer.operation.looks_up:
             return _INPUTS
+        if self.formats.precision.dot and layer.shares_weights:
+            return _OUTPUTS
         return _OUTPUTS if self.part.cut is Cut.ICP else _ROWS
 
     def turned(self, weights: Data, update: int) -> Data:
@@ -161,6 +167,10 @@ class WeightFormats:
         form = precision.weights, precision.rounding_of("weights")
         rows: Data = np.ascontiguousarray(weights).reshape(len(weights), -1)
         words, axis = self._words("weights", 0, update), _OUTPUTS
+        if self.part.layer.tied is not None:
+            table = np.ascontiguousarray(rows.T)
+            turned = round_into(table, np.empty_like(table), *form, -1, words, None)
+            return np.ascontiguousarray(turned.T).reshape(weights.shape)
         groups = self.part.layer.operation.groups
         outputs = self.part.layer.channels // groups
         if groups > 1 and outputs % precision.weights.block:  # a slice has whole groups

@@ -2,6 +2,7 @@
 
 from .balancing import (
     COPIES,
+    SINGLE_STORAGE,
     BalancedParameters,
     Balancing,
     balance,
@@ -35,6 +36,7 @@ from .memory import (
     OffChip,
     SliceMemory,
     activation_bytes,
+    array_bytes,
     block_rows,
     memories,
     memory_streams,
@@ -83,6 +85,7 @@ from .traffic import (
 __all__ = [
     "COPIES",
     "LUT_RAM_BITS",
+    "SINGLE_STORAGE",
     "BalancedParameters",
     "Balancing",
     "Buffer",
@@ -111,6 +114,7 @@ __all__ = [
     "activation_bytes",
     "allocate",
     "allocate_all",
+    "array_bytes",
     "balance",
     "balance_evenly",
     "balanced_streams",

@@ -136,7 +136,7 @@ def weight_lines(part: Slice, channels: int) -> Lines:
     that is not cut, and a channel's are a tensor.
 
     Of a recurrent layer, a gate of a unit has a line of inputs and one of states, and biases in
-    fp32.
+    fp32. A tied table has lines of symbols at both ends.
     """
     operation = part.layer.operation
     if isinstance(operation, Recurrent):
@@ -150,7 +150,7 @@ def weight_lines(part: Slice, channels: int) -> Lines:
     taps = kernel_rows * kernel_columns
     if part.cut is Cut.ICP:
         return Lines(outs, taps * channels, in_tensor=taps)
-    return Lines(ins * taps, channels)
+    return Lines(channels, ins) if part.lies_along_outputs else Lines(ins * taps, channels)
 
 
 def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
@@ -158,9 +158,11 @@ def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
     the dimension that is not cut, or along what FP sums, where blocks of products are summed.
     """
     operation = part.layer.operation
-    is_alike = operation.looks_up or operation.recurs  # whose lines are what FP sums
-    if is_alike or not formats_of(part, storage).lies_across:
-        return weight_lines(part, channels)
+    if operation.recurs or not formats_of(part, storage).lies_across:
+        return weight_lines(part, channels)  # those of steps are what FP sums
+    if operation.looks_up:  # a tied table has the lines of its head
+        lines = weight_lines(part, channels)
+        return Lines(channels, lines.length) if part.layer.shares_weights else lines
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
     return Lines(ins, outs * kernel_rows * kernel_columns)

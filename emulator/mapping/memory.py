@@ -355,9 +355,11 @@ def parameter_memory(
     """
     if part.layer.operation.one_memory:
         return line_memory(weight_lines(part, channels).share(shares), number)
-    by_channel = memories if part.cut is Cut.ICP else channel_memories
+    by_channel = memories if part.lies_along_outputs else channel_memories
     count, words = weight_memories(part, channels)
-    scales = tensor_memory(channels, number) if count * words else Buffer()
+    scales = (
+        tensor_memory(weight_lines(part, channels).tensors, number) if count * words else Buffer()
+    )
     return by_channel(count, -(-words // shares), number) + scales
 
 
@@ -367,14 +369,33 @@ def parameter_memories(
     """Return the weights of `channels` of a slice's cut channels, and all other arrays of theirs,
     without bias.
     """
-    storage = formats_of(part, storage)
-    if storage.lies_across and not part.layer.operation.looks_up:
-        return _summed_memories(part, channels, storage)
-    weights, *others = (parameter_memory(part, channels, *kept) for kept in storage.kept)
+    weights, *others = _array_memories(part, channels, formats_of(part, storage))
     return weights, sum(others, Buffer())
 
 
-def _summed_memories(part: Slice, channels: int, storage: Storage) -> tuple[Buffer, Buffer]:
+def array_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> tuple[int, ...]:
+    """Return the bytes of each array of all of a slice's parameters, as if whole: the weights that
+    engines read, their gradients, and so on (`Storage.arrays`).
+    """
+    own = dataclasses.replace(storage_of(part, storage), shares=())
+    bias = memories(1, part.sfu_parameters, own.biases).bytes
+    sizes = [memory.bytes + bias for memory in _array_memories(part, part.channels, own)]
+    if own.has_copies:  # biases have no master copy
+        sizes[2] -= bias
+    return tuple(sizes)
+
+
+def _array_memories(part: Slice, channels: int, storage: Storage) -> list[Buffer]:
+    """Return each array of the weights of `channels` of a slice's cut channels."""
+    if storage.lies_across and part.layer.operation.looks_up:
+        lines = lines_of_weights(part, channels, storage)
+        return [line_memory(lines.share(shares), number) for number, shares in storage.kept]
+    if storage.lies_across:
+        return _summed_memories(part, channels, storage)
+    return [parameter_memory(part, channels, *kept) for kept in storage.kept]
+
+
+def _summed_memories(part: Slice, channels: int, storage: Storage) -> list[Buffer]:
     """Return the same where blocks of weights lie along what FP sums: a scale for the words of some
     input channels at a place of the kernel, in memories of their own. Weights of EB, in blocks of
     output channels, are as large, and beside those of FP.
@@ -389,13 +410,13 @@ def _summed_memories(part: Slice, channels: int, storage: Storage) -> tuple[Buff
             return line_memory(lines.share(shares), number)
         return channel_memories(ins, -(-outs // shares), number) * places
 
-    weights, *others = (memory(*kept) for kept in storage.kept)
+    arrays = [memory(*kept) for kept in storage.kept]
     if turned is not None:
         number = storage.weights
         one_memory = part.layer.operation.one_memory
         own = line_memory(turned, number) if one_memory else memories(ins * places, outs, number)
-        weights += own
-    return weights, sum(others, Buffer())
+        arrays[0] += own
+    return arrays
 
 
 def weight_memories(part: Slice, channels: int) -> tuple[int, int]:

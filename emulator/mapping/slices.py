@@ -47,8 +47,8 @@ def cut_channels(layer: Layer) -> int:
 
 def channels_together(layer: Layer, precision: Precision) -> int:
     """Return how many of the channels along which a layer is cut stay together, counted from 0:
-    whole blocks of products that are summed exactly, and of errors and states that each slice makes
-    by itself.
+    whole blocks of products that are summed exactly, of errors and states that each slice makes by
+    itself, and of a tied table.
 
     Cut by outputs, a layer without EB sums no products of them.
     """
@@ -60,9 +60,24 @@ def channels_together(layer: Layer, precision: Precision) -> int:
         together = math.lcm(together, own.errors.block or 1)
     if layer.operation.recurs:  # of a board's own units: states, and errors of gates
         together = math.lcm(together, own.activations.block or 1, own.errors.block or 1)
+    if layer.shares_weights and _lie_across(layer, own):
+        # The scale of a feature's symbols needs all of them.
+        whole = own.has_tensors_of_weights
+        together = cut_channels(layer) if whole else math.lcm(together, own.weight_block)
     outputs = layer.channels // layer.operation.groups
     # Of groups that have no whole blocks, each stays whole.
     return together if layer.operation.groups == 1 or not outputs % together else outputs
+
+
+def _lie_across(layer: Layer, own: Precision) -> bool:
+    """Return whether blocks of a tied table lie along the channels in which a layer is cut.
+
+    They are of a feature's symbols, along which a head may be cut; where products are summed in
+    blocks, of a symbol's features, as the head sums them, along which embeddings are cut.
+    """
+    if layer.operation.looks_up:
+        return own.dot > 0
+    return own.dot == 0 and cut_of(layer) is Cut.OCP
 
 
 def cut_pieces(layer: Layer, precision: Precision) -> int:
@@ -141,6 +156,11 @@ class Slice:
             if self.cut is Cut.ICP
             else range(self.layer.input[0] // self.layer.operation.groups)
         )
+
+    @property
+    def lies_along_outputs(self) -> bool:
+        """Whether blocks of its weights lie along output channels, unless its sums need others."""
+        return self.cut is Cut.ICP or self.layer.tied is not None
 
     @property
     def outputs_by_group(self) -> tuple[int, ...]:

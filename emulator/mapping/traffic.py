@@ -209,6 +209,16 @@ class Stream:
         return self.row_bytes * self.rows
 
     @property
+    def message_bytes(self) -> int:
+        """Bytes of one sample that travels as a whole, its rows without gaps between them."""
+        lines, number = self.lines_of_sample, self.number_format
+        if self.sums is None:
+            return lines.bytes_in(number)
+        first = self._open(self.channels, self.begin)
+        whole = Lines(self.channels - first, lines.count, self.begin + first, lines.in_tensor)
+        return Lines(first, lines.count).bytes_in(self.sums) + whole.bytes_in(number)
+
+    @property
     def sample_values(self) -> int:
         """Values of one sample."""
         return self.channels * self.rows * self.columns

@@ -6,6 +6,7 @@ from .exact import sum_bits
 from .loss_scale import LossScale
 from .precision import (
     HELD,
+    OF_WEIGHTS,
     SINGLE,
     Classes,
     Precision,
@@ -23,6 +24,7 @@ from .text import KINDS, joined
 __all__ = [
     "HELD",
     "KINDS",
+    "OF_WEIGHTS",
     "SINGLE",
     "UNSHARED",
     "Classes",

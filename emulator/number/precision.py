@@ -96,6 +96,12 @@ def joint_classes(one: Classes, other: Classes) -> Classes:
     return forward, back, gradient
 
 
+OF_WEIGHTS = "weights", "gradients", "master", "states"
+"""What of weights has a format."""
+
+
+OF_WEIGHTS = "weights", "gradients", "master", "states"
+"""What of weights has a format."""
 _NARROW = "activations", "weights", "errors"
 """What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
@@ -210,9 +216,19 @@ class Precision:
         """Channels that a cut must leave together where blocks are summed: whole blocks of
         products, and of weights.
         """
-        of_weights = "weights", "gradients", "master", "states"
-        blocks = (self.format(kind).block or 1 for kind in of_weights)
-        return math.lcm(self.dot, *blocks) if self.dot else 1
+        return math.lcm(self.dot, self.weight_block) if self.dot else 1
+
+    @property
+    def weight_block(self) -> int:
+        """Weights in a row that are whole blocks of all that has a format of them; 1 without
+        blocks.
+        """
+        return math.lcm(*(self.format(kind).block or 1 for kind in OF_WEIGHTS))
+
+    @property
+    def has_tensors_of_weights(self) -> bool:
+        """Whether weights, or what is kept of them, have a scale of a whole tensor."""
+        return any(self.format(kind).tensor_bytes for kind in OF_WEIGHTS)
 
     @property
     def has_copies(self) -> bool:

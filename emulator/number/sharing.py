@@ -11,7 +11,6 @@ and 5).
 from __future__ import annotations
 
 import dataclasses
-from fractions import Fraction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +34,6 @@ class Sharing:
     def weights(self) -> int:
         """Into how many shares weights are divided."""
         return self.replicas if self.zero >= 3 else 1
-
-    def room(self, copies: int, residuals: int = 0) -> Fraction:
-        """Return the room of a parameter with `copies` arrays, in units of its size: itself, as if
-        whole, its gradient, states, and `residuals`, which each replica keeps whole.
-        """
-        states = copies - 2 - residuals
-        shared = Fraction(1, self.gradients) + Fraction(states, self.states)
-        return 1 + shared + residuals
 
 
 UNSHARED = Sharing()

@@ -81,6 +81,11 @@ class Storage:
         )
 
     @property
+    def made_by(self) -> tuple[NumberFormat, ...]:
+        """The formats of maps by the numbers of those of the layers that make them."""
+        return self.made, *(own.made for own in self.layers)
+
+    @property
     def kept(self) -> tuple[tuple[NumberFormat, int], ...]:
         """The format of each array of a weight, and how many shares it has."""
         return tuple(zip(self.arrays, self.shares or (1,) * len(self.arrays), strict=True))

@@ -18,14 +18,14 @@ from ...comm import Switch
 from ...comm.collective import CollectiveError
 from ...comm.collective import check as check_collective
 from ...comm.exchange import DataParallel, sums_once
-from ...kernels.number import WIDE_BITS, BlockGrid, FloatGrid, NumberFormat
+from ...kernels.number import WIDE_BITS, BlockGrid, FloatGrid
 from ..cluster import Board, Cluster, Fpga, Link, OnBoard
 from ..common import InputError, plural
 from ..faults import Faults
-from ..mapping import Cut, cut_of, cut_pieces
+from ..mapping import cut_pieces
 from ..network import Layer, Network, Recurrent, engine_classes
 from ..network.operations.attention import Attention
-from ..number import Precision, check_dots, sum_bits
+from ..number import OF_WEIGHTS, Precision, check_dots, sum_bits
 from ..schedule import (
     Backward,
     EditedKind,
@@ -302,26 +302,8 @@ def _check_collective(parallel: DataParallel) -> None:
         )
 
 
-_OF_WEIGHTS = "weights", "gradients", "master", "states"
-"""What of weights has a format."""
-
 _MOST_PRODUCT, _MOST_SUM = 2**24, 2**31
 """What kernels multiply exactly, and what a sum of 32 bits has to stay below."""
-
-
-def board_number(config: Config) -> NumberFormat:
-    """Return the format of all values on boards that take actions as a whole.
-
-    Raises:
-        InputError: activations, weights and errors have several.
-    """
-    one = config.precision.one
-    if one is None:
-        raise InputError(
-            f"`precision` = {config.precision}: boards that take actions as a whole have one format"
-            " for activations, weights and errors; give them the same, or `engines` = 'split'"
-        )
-    return one
 
 
 def in_precision(cluster: Cluster, precision: Precision, network: Network | None = None) -> Cluster:
@@ -404,22 +386,20 @@ def _check_layer(config: Config, layer: Layer) -> None:
 
 
 def _check_tied(precision: Precision, head: Layer) -> None:
-    """Check that a table's blocks do not lie across a cut, and that both ends have its formats.
+    """Check that both ends of a table have its formats.
 
     Raises:
         InputError: it is otherwise.
     """
     own, given = precision.of(head.formats), f"`precision` = {str(precision)!r}"
-    blocks = [kind for kind in _OF_WEIGHTS if own.format(kind).block]
-    if blocks and cut_of(head) is Cut.OCP:
-        raise InputError(
-            f"{given}: {head.name} has the weights of {head.operation.tied}, and both are cut by"
-            f" outputs, each across the other's blocks of {blocks[0]}; should be a format without"
-            f" blocks, or {head.name} with `cut` = 'ICP'"
-        )
     assert head.tied is not None
     others = precision.of(head.tied.formats)
-    for kind in _OF_WEIGHTS:
+    if own.weight_block > 1 and (own.dot > 0) != (others.dot > 0):
+        raise InputError(
+            f"{given}: {head.name} has the weights of {head.operation.tied}, in blocks of what"
+            f" {head.name} sums, or of symbols; should be the same `accumulate` for both"
+        )
+    for kind in OF_WEIGHTS:
         forms = [(one.format(kind), one.rounding_of(kind)) for one in (own, others)]
         if forms[0] != forms[1]:
             raise InputError(
@@ -434,13 +414,6 @@ def _check_dots(operands: Precision, layer: Layer, given: str) -> None:
     Raises:
         InputError: they cannot.
     """
-    blame = f"{given}: accumulate = {operands.accumulate!r}"
-    if layer.tied is not None and operands.turns:
-        raise InputError(
-            f"{blame} takes weights in blocks of what is summed, and {layer.name} has those of"
-            f" {layer.tied.name}, which keeps blocks of symbols; should be a format without"
-            " blocks"
-        )
     if not layer.operation.looks_up:
         try:
             check_dots(operands)

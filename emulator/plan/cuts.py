@@ -476,6 +476,8 @@ class TriedCuts:
                 why = "whose products are summed exactly"
                 if part.layer.vocabulary_parallel:
                     why = "logits whose errors share a scale"
+                elif part.layer.shares_weights:
+                    why = "of a tied table"
                 elif part.layer.operation.recurs:
                     why = "units whose states and errors are summed, or share a scale"
                 near = [part.end // together * together + more for more in (0, together)]

@@ -24,7 +24,6 @@ from ..number import Sharing
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
 from ..timing import Timing, timeline_of
 from .chain import (
-    board_number,
     check_chunks,
     check_loss_scale,
     check_precision,
@@ -160,7 +159,7 @@ def _make_chain(
             load_profile,
         )  # here, since ranks that follow do without pydantic
 
-        measured = load_profile(profile, network, board_number(config))
+        measured = load_profile(profile, network)
         check_profile(measured, network, cluster.boards, str(profile))
     if faults.deaths and config.precision.epochs:
         raise InputError(
@@ -407,7 +406,9 @@ class _Making:
                 stages.mapping, self.cluster
             )  # which samples use old weights follows from rows
             steady = dataclasses.replace(self._steady(rows), in_flight=stages.kept_samples)
-        return self._planned(Timing.of_stages(stages.mapping, self.cluster, stages), steady)
+        cluster = stages.with_engines(self.cluster)
+        making = dataclasses.replace(self, cluster=cluster)
+        return making._planned(Timing.of_stages(stages.mapping, cluster, stages), steady)
 
     def of_rows(self) -> ChainPlan:
         """Return the plan on boards that stream rows through engines of their own.

@@ -9,16 +9,15 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...kernels.number import FP32, NumberFormat
 from ..cluster import Board, Cluster, Link
 from ..common import InputError
 from ..explore import Demand, Pieces, filled_cut, fits_at_all
 from ..explore import partition as find_partition
-from ..mapping import COPIES, Mapping, Stream, partition_layers
+from ..mapping import SINGLE_STORAGE, Mapping, Stream, partition_layers, slice_works, whole_layers
 from ..network import Network
+from ..number import Storage
 from ..profile import (
     BoardStage,
     BoardStages,
@@ -28,6 +27,7 @@ from ..profile import (
     Profile,
     board_stage,
     measured_stage,
+    one_set,
     streams_bytes,
 )
 from ..schedule import (
@@ -42,7 +42,6 @@ from ..schedule import (
     weight_copies,
 )
 from ..timing import FeatureBytes
-from .chain import board_number
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -56,10 +55,12 @@ class PlannedStages:
 
     By stage, `kept_samples` are the most samples whose features are kept, `weight_copies` the most
     versions of the weights, and `redone` the most micro-batches whose recomputed features are there
-    at a time: several where W is apart from B. Micro-batches are of `samples` samples, and a
-    parameter takes `parameter_copies` arrays, of which replicas may share some out, and the weights
+    at a time: several where W is apart from B. Micro-batches are of `samples` samples. `storage`
+    has the formats of what is stored, of which replicas may share some out, and the weights
     themselves in `weight_shares`. The features of `recomputed` layers, by index, are computed again
     in B, or `apart` from it in R. With a `profile`, times are those that it has of the layers.
+
+    A board has one set of engines, for all products of its stage; `alpha` of it is built of DSPs.
     """
 
     mapping: Mapping
@@ -69,19 +70,17 @@ class PlannedStages:
     kept_samples: tuple[int, ...]
     weight_copies: tuple[int, ...]
     samples: int
-    number: NumberFormat = FP32
-    parameter_copies: Fraction | int = COPIES
+    storage: Storage = SINGLE_STORAGE
     weight_shares: int = 1
     recomputed: frozenset[int] = frozenset()
     profile: Profile | None = None
-    dot: int = 0
-    """Products of a block that is summed exactly."""
+    alpha: float = 1.0
     redone: tuple[int, ...] = ()
     apart: bool = False
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
-        return samples * streams_bytes(streams, self.number)
+        return samples * streams_bytes(streams)
 
     def costs(self, stage: int, samples: int) -> StageCosts:
         """Return the costs of a stage for a micro-batch of `samples` samples, without transfers.
@@ -116,19 +115,18 @@ class PlannedStages:
         """Return a stage on its board, for a micro-batch of `samples` samples; see `costs`."""
         key = stage, samples
         if key not in self._found:
+            slices = self.mapping.devices[stage]
             planned = board_stage(
-                self.mapping.devices[stage],
-                self.boards[stage],
+                slices,
+                one_set(self.boards[stage], slices, self.alpha),
                 samples,
                 self.kept_samples[stage],
                 weight_copies=self.weight_copies[stage],
                 stage=stage,
-                number=self.number,
-                copies=self.parameter_copies,
+                storage=self.storage,
                 shares=self.weight_shares,
                 recomputed=self.recomputed,
                 redone=self.redone[stage] if self.redone else 1,
-                dot=self.dot,
                 recompute_apart=self.apart,
             )
             if self.profile is not None:
@@ -136,6 +134,18 @@ class PlannedStages:
                 planned = measured_stage(planned, times, self.recomputed, apart=self.apart)
             self._found[key] = planned
         return self._found[key]
+
+    def with_engines(self, cluster: Cluster) -> Cluster:
+        """Return a cluster, which has a board for each stage, with the engines of the stages."""
+        held = self.mapping.devices
+        if self.fold.chunks > 1:  # the stages of a board share its engines
+            held = (tuple(itertools.chain.from_iterable(held)),) * len(held)
+        before = [cluster.board(stage) for stage in range(len(held))]
+        boards = tuple(one_set(*pair, self.alpha) for pair in zip(before, held, strict=True))
+        if boards == (*before,):
+            return cluster
+        # Boards behind the chain may be those of other replicas.
+        return dataclasses.replace(cluster, boards=(*boards, *cluster.boards[len(held) :]))
 
     @functools.cached_property
     def _found(self) -> dict[tuple[int, int], BoardStage]:
@@ -178,19 +188,25 @@ def stages_on_boards(
             f"`devices` = {count}: must be 1 to {most}: {network.name} is cut at no more places"
         )
     boards = [cluster.board(stage) for stage in range(count)]
+    layers = whole_layers(network, 0, len(network.layers))
+    works = [*itertools.chain.from_iterable(map(slice_works, layers))]
+    try:
+        wide = [board.one_set(works, cluster.alpha) for board in boards]
+    except InputError as error:
+        raise InputError(f"`precision` = {precision}: {error}") from None
+    boards = wide if epoch.chunks > 1 else boards  # the stages of a board share its engines
     if config.memory != "modelled":
         # Then nothing leaves the chip, and memory ports take no time.
         boards = [dataclasses.replace(board, on_chip_memory_bytes=_UNLIMITED) for board in boards]  # type: ignore[type-var]  # all kinds are dataclasses
     size = min(epoch.micro_batch, epoch.batch)
     kept, redone, copies = _kept(config.schedule, epoch, fold, machine.frees_features)
-    room, shares = cluster.parameter_room, cluster.sharing.weights
-    values = size, board_number(config), room, shares, recomputed
+    values = size, cluster.storage, cluster.sharing.weights, recomputed
+    more: dict[str, Any] = {"redone": redone, "alpha": cluster.alpha}
+    of_pieces = {**more, "precision": precision}
     if profile is None:
-        pieces = BoardStages(network, boards, *values, precision=precision, redone=redone)
+        pieces = BoardStages(network, boards, *values, **of_pieces)
     else:
-        pieces = MeasuredBoardStages(
-            *(network, boards, *values), profile=profile, precision=precision, redone=redone
-        )
+        pieces = MeasuredBoardStages(network, boards, *values, profile=profile, **of_pieces)
 
     if by_hand is not None:
         mapping = by_hand
@@ -203,8 +219,7 @@ def stages_on_boards(
     planned = PlannedStages(
         *(mapping, tuple(boards), machine, fold, kept_samples, copies, *values),
         profile=profile,
-        dot=precision.dot,
-        redone=redone,
+        **more,
         apart=config.schedule.recomputes,
     )
     # What does not fit raises here, ahead of the run.

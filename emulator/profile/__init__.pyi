@@ -27,6 +27,7 @@ from .stages import (
     Stages,
     check_profile,
     measured_stage,
+    one_set,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "load_graph",
     "load_profile",
     "measured_stage",
+    "one_set",
     "profile_of",
     "streams_bytes",
 ]

@@ -38,6 +38,7 @@ from ..common import (
 )
 from ..mapping import Slice, cut_channels
 from ..network import Layer, Network
+from ..number import Storage
 from .profile import LayerProfile, LayerTimes, Profile
 from .roofline import PartNeeds, boundary_bytes
 
@@ -155,7 +156,7 @@ def _layer(
     sizes = {"output_bytes": table.output_bytes, "feature_bytes": table.feature_bytes}
     sizes["parameter_bytes"] = table.parameter_bytes
     if layer is not None and network is not None:
-        needs = PartNeeds.of(Slice(layer, 0, cut_channels(layer)), number)
+        needs = PartNeeds.of(Slice(layer, 0, cut_channels(layer)), Storage.all_in(number))
         crossing = boundary_bytes(network, layer.index, number)
         of_network = {"output_bytes": crossing, "feature_bytes": needs.feature_bytes}
         of_network["parameter_bytes"] = needs.parameter_bytes

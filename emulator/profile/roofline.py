@@ -39,18 +39,20 @@ from ...kernels.number import FP32, Lines, NumberFormat
 from ..cluster import Board
 from ..common import InputError
 from ..mapping import (
-    COPIES,
+    SINGLE_STORAGE,
     Cut,
     Slice,
     Stream,
     activation_bytes,
+    array_bytes,
+    formats_of,
     slice_memory,
     slice_works,
     streams_between,
     turned_lines,
 )
 from ..network import Layer, Network, Phase
-from ..number import Storage
+from ..number import SINGLE, Precision, Storage
 from ..schedule import StageCosts
 
 
@@ -58,11 +60,11 @@ class PartNeeds(NamedTuple):
     """A slice's needs; bytes of features are those of a sample, `buffer_bytes` feed the engines and
     stay on chip.
 
-    `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. A parameter takes
-    `copies` arrays:
-    itself, its gradient, and what an optimiser keeps beside them, of which replicas may share some
-    out; a frozen one takes itself alone. Of the weights themselves it has one of `shares`. EB may
-    have `turned_bytes` of weights of its own, in place of those of FP.
+    `macs` are those of FP; EB has `eb_macs` and PG `pg_macs`, 0 if there is none. Beside parameters
+    there are `kept_bytes`: their gradients, which as a whole are `gradient_bytes`, a master copy,
+    and what an optimiser keeps, of which replicas may share some out; nothing of frozen ones. Of
+    the weights themselves it has one of `shares`. EB may have `turned_bytes` of weights of its own,
+    in place of those of FP.
     """
 
     part: Slice
@@ -72,7 +74,8 @@ class PartNeeds(NamedTuple):
     parameter_bytes: int
     feature_bytes: int
     buffer_bytes: int
-    copies: Fraction | int = COPIES
+    gradient_bytes: int = 0
+    kept_bytes: Fraction | int = 0
     shares: int = 1
     recomputed: bool = False
     input_bytes: int = 0
@@ -83,33 +86,30 @@ class PartNeeds(NamedTuple):
     def of(
         cls,
         part: Slice,
-        number: NumberFormat = FP32,
-        copies: Fraction | int = COPIES,
+        storage: Storage = SINGLE_STORAGE,
         shares: int = 1,
-        dot: int = 0,
         *,
         recomputed: bool = False,
     ) -> PartNeeds:
-        """Return the needs of a slice, with values of a format, and sums of blocks of `dot`
-        products.
-        """
-        storage = dataclasses.replace(Storage.all_in(number), dot=dot)
-        turned = turned_lines(part, part.channels, storage)
-        turned_bytes = 0 if turned is None else turned.bytes_in(number)
-        memory, features = slice_memory(part, 0, storage=storage), activation_bytes(part, storage)
-        copies, shares = (1, 1) if part.layer.frozen else (copies, shares)
+        """Return the needs of a slice, with what is stored in these formats."""
+        own = formats_of(part, storage)
+        turned = turned_lines(part, part.channels, own)
+        turned_bytes = 0 if turned is None else turned.bytes_in(own.weights)
+        weights, *others = array_bytes(part, storage)
+        kept = zip(others, own.shares[1:] or (1,) * len(others), strict=False)
         return cls(
             part,
             part.macs,
             part.eb_macs,
             part.pg_macs,
-            memory.lpram.bytes - turned_bytes,
-            features,
-            memory.working.bytes,
-            copies,
-            shares,
+            weights - turned_bytes,
+            activation_bytes(part, storage),
+            slice_memory(part, 0, storage=storage).working.bytes,
+            others[0] if others else 0,
+            sum((Fraction(size, count) for size, count in kept), Fraction(0)),
+            1 if part.layer.frozen else shares,
             recomputed,
-            arriving_bytes(part, number),
+            arriving_bytes(part, storage),
             turned_bytes,
         )
 
@@ -119,20 +119,21 @@ class PartNeeds(NamedTuple):
         return self.parameter_bytes if self.shares > 1 else 0
 
 
-def arriving_bytes(part: Slice, number: NumberFormat = FP32) -> int:
+def arriving_bytes(part: Slice, storage: Storage = SINGLE_STORAGE) -> int:
     """Return the bytes of a sample that a slice's forward pass takes in: all maps that arrive at
     its layer, shortcuts too, and the sums of the slices before it.
     """
-    tensors = (tensor.shape for tensor in part.layer.takes)
+    tensors = ((tensor.shape, storage.made_by[tensor.formats]) for tensor in part.layer.takes)
     total = sum(
         Lines(channels, rows * columns, in_tensor=columns).bytes_in(number)
-        for channels, rows, columns in tensors
+        for (channels, rows, columns), number in tensors
     )
     if part.is_first:
         return total
     _, rows, columns = part.layer.output
     before = part.layer.channels if part.cut is Cut.ICP else part.out_channels.start
-    return total + Lines(before, rows * columns, in_tensor=columns).bytes_in(FP32)
+    sums = formats_of(part, storage).sums
+    return total + Lines(before, rows * columns, in_tensor=columns).bytes_in(sums)
 
 
 def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP32) -> int:
@@ -148,20 +149,27 @@ def boundary_bytes(network: Network, after_layer: int, number: NumberFormat = FP
     )
 
 
-def cut_bytes(left: Layer, right: Slice, number: NumberFormat = FP32) -> int:
+def cut_bytes(left: Layer, right: Slice, formats: NumberFormat | Precision = FP32) -> int:
     """Return the bytes of a sample in the fuller direction between a stage that ends in `left` and
-    one from `right` on.
+    one from `right` on, with values of one format, or in those of a run.
 
     Between slices of one layer partial sums cross, too, and their errors back.
     """
-    crossing = streams_between(left, right)
+    precision, number = SINGLE, None
+    if isinstance(formats, Precision):
+        precision = formats
+    else:
+        number = formats
+    crossing = streams_between(left, right, precision=precision)
     forward = [stream for stream in crossing if stream.path.is_forward]
     backward = [stream for stream in crossing if not stream.path.is_forward]
     return max(streams_bytes(forward, number), streams_bytes(backward, number))
 
 
-def streams_bytes(streams: Iterable[Stream], number: NumberFormat = FP32) -> int:
-    """Return the bytes of a sample of some streams, with values of a format."""
+def streams_bytes(streams: Iterable[Stream], number: NumberFormat | None = None) -> int:
+    """Return the bytes of a sample of some streams, in their formats, or with all values of one."""
+    if number is None:
+        return sum(stream.message_bytes for stream in streams)
     return sum(stream.lines_of_sample.bytes_in(number) for stream in streams)
 
 
@@ -377,10 +385,8 @@ def board_stage(
     *,
     stage: int = 0,
     weight_copies: int = 1,
-    number: NumberFormat = FP32,
-    copies: Fraction | int = COPIES,
+    storage: Storage = SINGLE_STORAGE,
     shares: int = 1,
-    dot: int = 0,
     parameters_together: bool = False,
     recomputed: Collection[int] = (),
     redone: int = 1,
@@ -395,11 +401,8 @@ def board_stage(
         kept_samples: samples whose features are kept at a time, from FP until PG.
         stage: the stage's number, for messages.
         weight_copies: versions of the weights that are kept; the gradients come in addition, once.
-        number: the format of all values.
-        copies: arrays for each parameter: itself, its gradient, and what an optimiser keeps beside
-            them, or its share of these.
+        storage: the formats of maps, and of a parameter's arrays.
         shares: number of replicas that share weights out.
-        dot: products of a block that is summed exactly; then EB has weights of its own.
         parameters_together: whether weights and gradients of all layers are off chip if not all of
             them fit.
         recomputed: the layers, by index, whose features B recomputes from what arrives at them.
@@ -413,7 +416,7 @@ def board_stage(
     needs = []
     for part in slices:
         again = part.layer.index in recomputed
-        needs.append(PartNeeds.of(part, number, copies, shares, dot, recomputed=again))
+        needs.append(PartNeeds.of(part, storage, shares, recomputed=again))
     return stage_of_needs(
         needs,
         board,
@@ -533,12 +536,10 @@ def _layer_data(
         Phases(work_ps + steps_ps, eb_ps + steps_ps if layer.has_eb else 0, pg_ps),
         DataBytes(
             -(-weight_copies * (parameters + needs.turned_bytes) // needs.shares),
-            math.ceil((needs.copies - 1) * parameters),
+            math.ceil(needs.kept_bytes),
             kept_samples * kept + redone_samples * again,
         ),
-        DataBytes(
-            max(1, steps) * parameters, parameters if needs.copies > 1 else 0, samples * features
-        ),
+        DataBytes(max(1, steps) * parameters, needs.gradient_bytes, samples * features),
         board.load_exposed,
     )
 

@@ -24,14 +24,22 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from ...kernels.number import FP32, NumberFormat
+from ...kernels.number import NumberFormat
 from ..cluster import Board
 from ..common import InputError
-from ..mapping import COPIES, Slice, TiedWeights, channels_together, cut_channels, tied_between
+from ..mapping import (
+    SINGLE_STORAGE,
+    Slice,
+    TiedWeights,
+    channels_together,
+    cut_channels,
+    slice_works,
+    tied_between,
+)
 from ..network import Layer, Network
-from ..number import SINGLE, Precision
+from ..number import SINGLE, Precision, Storage
 from ..schedule import StageCosts
 from ..timing import FeatureBytes
 from .profile import LayerTimes, Profile
@@ -159,27 +167,33 @@ class BoardStages(Stages):
         network: Network,
         boards: Sequence[Board],
         samples: int,
-        number: NumberFormat = FP32,
-        copies: Fraction | int = COPIES,
+        storage: Storage = SINGLE_STORAGE,
         shares: int = 1,
         recomputed: Collection[int] = (),
         *,
-        precision: Precision = SINGLE,
+        precision: Precision | None = None,
         redone: Sequence[int] = (),
+        alpha: float = 1.0,
     ) -> None:
-        """Take a network, a chain's boards, a micro-batch's samples, values' format, a parameter's
-        arrays, the number of replicas that share weights out, and the layers whose features are
-        recomputed; a run's `precision` says where sums need blocks of channels together. By device,
-        `redone` are the most micro-batches whose recomputed features are there, otherwise one.
+        """Take a network, a chain's boards, a micro-batch's samples, the formats of what is stored,
+        the number of replicas that share weights out, and the layers whose features are recomputed.
+
+        A run's `precision` has the formats of messages, and says where sums need blocks of channels
+        together; without one, messages are in the format of activations. By device, `redone` are
+        the most micro-batches whose recomputed features are there, otherwise one; `alpha` is the
+        share of engines built of DSPs.
         """
         self._recomputed = frozenset(recomputed)
         self._redone, self._apart = tuple(redone) or (1,) * len(boards), False
         self.name, self.samples = network.name, samples
         self.layers = tuple(layer.name for layer in network.layers)
         self.kinds = tuple(board.name for board in boards)
-        self._network, self._boards, self._number = network, tuple(boards), number
-        self._copies, self._shares, self.heads = copies, shares, network.heads
-        self._precision = precision
+        self._network, self._boards, self._storage = network, tuple(boards), storage
+        self._shares, self.heads, self._alpha = shares, network.heads, alpha
+        self._precision = precision or SINGLE
+        # In one format, what crosses a cut between layers is as large either way.
+        alike = self._precision.is_single
+        self._sent: NumberFormat | Precision = storage.activations if alike else self._precision
         channels = [cut_channels(layer) for layer in network.layers]
         macs = [layer.training_macs for layer in network.layers]
         self.starts = tuple(itertools.accumulate(channels, initial=0))
@@ -187,6 +201,7 @@ class BoardStages(Stages):
         self._of_part = functools.cache(self._part_needs)
         self._of_stage = functools.cache(self._stage)
         self._bytes_at = functools.cache(self._message_bytes)
+        self._most = functools.cache(self._most_multipliers)
 
     @functools.cached_property
     def places(self) -> Sequence[int]:
@@ -227,7 +242,12 @@ class BoardStages(Stages):
         board = self._boards[device]
         work = self._work(end) - self._work(begin)
         # Rounded down, since it is a bound.
-        return self.samples * work * board.period_ps // board.multipliers
+        return self.samples * work * board.period_ps // self._most(board)
+
+    def _most_multipliers(self, board: Board) -> int:
+        """Return the multipliers of the largest set of engines that a piece may have."""
+        works = itertools.chain.from_iterable(map(slice_works, self.slices(0, self.end)))
+        return max(board.one_set([work], self._alpha).multipliers for work in works)
 
     def slices(self, begin: int, end: int) -> tuple[Slice, ...]:
         """Return the slices of a piece."""
@@ -248,8 +268,8 @@ class BoardStages(Stages):
         """See `Stages`."""
         total = Fraction(0)
         for needs in self._needs(begin, end):
-            arrays = Fraction(1, needs.shares) + needs.copies - 1
-            total += arrays * needs.parameter_bytes + Fraction(needs.turned_bytes, needs.shares)
+            weights = needs.parameter_bytes + needs.turned_bytes
+            total += Fraction(weights, needs.shares) + needs.kept_bytes
         return math.ceil(total)
 
     def features(self, begin: int, end: int) -> FeatureBytes:
@@ -279,19 +299,20 @@ class BoardStages(Stages):
         layer = self.layer_of(place)
         if place in (0, self.end):
             return 0
-        if place == self.starts[layer]:
-            return self.samples * boundary_bytes(self._network, layer - 1, self._number)
+        begins, sent = place == self.starts[layer], self._sent
+        if begins and isinstance(sent, NumberFormat):
+            return self.samples * boundary_bytes(self._network, layer - 1, sent)
         [right] = self.slices(place, self.starts[layer + 1])
-        return self.samples * cut_bytes(right.layer, right, self._number)
+        left = self._network.layers[layer - begins]
+        return self.samples * cut_bytes(left, right, sent)
 
     def _needs(self, begin: int, end: int) -> list[PartNeeds]:
         parts = self.slices(begin, end)
         return [self._of_part(part.layer.index, part.begin, part.end) for part in parts]
 
     def _part_needs(self, layer: int, begin: int, end: int) -> PartNeeds:
-        part = Slice(self._network.layers[layer], begin, end)
-        values, again = (self._number, self._copies, self._shares), layer in self._recomputed
-        return PartNeeds.of(part, *values, self._precision.dot, recomputed=again)
+        part, again = Slice(self._network.layers[layer], begin, end), layer in self._recomputed
+        return PartNeeds.of(part, self._storage, self._shares, recomputed=again)
 
     def _stage(
         self,
@@ -304,10 +325,11 @@ class BoardStages(Stages):
         together: bool,
         apart: bool,
     ) -> StageCosts | DoesNotFit:
+        needs = self._needs(begin, end)
         try:
             return stage_of_needs(
-                self._needs(begin, end),
-                board,
+                needs,
+                one_set(board, self.slices(begin, end), self._alpha),
                 self.samples,
                 kept * self.samples,
                 redone=redone,
@@ -319,6 +341,11 @@ class BoardStages(Stages):
         # equal boards share the entry. `costs` raises it.
         except DoesNotFit as shortage:
             return shortage
+
+
+def one_set(board: Board, slices: Sequence[Slice], alpha: float) -> Board:
+    """Return a board with one set of engines for all products of some slices (`Board.one_set`)."""
+    return board.one_set(itertools.chain.from_iterable(map(slice_works, slices)), alpha)
 
 
 class ProfileStages(Stages):
@@ -485,20 +512,17 @@ class MeasuredBoardStages(BoardStages):
         network: Network,
         boards: Sequence[Board],
         samples: int,
-        number: NumberFormat = FP32,
-        copies: Fraction | int = COPIES,
+        storage: Storage = SINGLE_STORAGE,
         shares: int = 1,
         recomputed: Collection[int] = (),
         *,
         profile: Profile,
-        precision: Precision = SINGLE,
-        redone: Sequence[int] = (),
+        **more: Any,
     ) -> None:
         """Take what `BoardStages` takes, and the profile, which has all layers and boards
         (`check_profile`).
         """
-        values = number, copies, shares, recomputed
-        super().__init__(network, boards, samples, *values, precision=precision, redone=redone)
+        super().__init__(network, boards, samples, storage, shares, recomputed, **more)
         self._times = {kind: profile.by_layer(kind, samples) for kind in dict.fromkeys(self.kinds)}
 
     def costs(

@@ -194,8 +194,9 @@ class Timing:
     @classmethod
     def of_stages(cls, mapping: Mapping, cluster: Cluster, stages: StageTimes) -> Timing:
         """Lay out the links of boards that take actions as a whole."""
+        share, precision = cluster.link.share, cluster.precision
         links = tuple(
-            streams(mapping, link, cluster.link.share) for link in range(len(mapping.devices) - 1)
+            streams(mapping, link, share, precision) for link in range(len(mapping.devices) - 1)
         )
         return cls(cluster, mapping, (), links, 0, stages=stages)
 

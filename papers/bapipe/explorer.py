@@ -17,6 +17,7 @@ from ...emulator.common import InputError
 from ...emulator.explore import Candidate, Demand, Wires, data_parallel, ideal, partition, pipelined
 from ...emulator.mapping import LayerCut, cut_layers, whole_layers
 from ...emulator.network import load_network
+from ...emulator.number import Storage
 from ...emulator.profile import BoardStages, board_stage
 from ...emulator.schedule import pipeline_kind
 from ...kernels.number import FP16
@@ -54,7 +55,9 @@ def boards_of(cluster: str) -> tuple[Board, ...]:
 
 @kept
 def _stages(cluster: str) -> BoardStages:
-    return BoardStages(load_network("resnet50"), boards_of(cluster), MICRO_BATCH, NUMBER)
+    return BoardStages(
+        load_network("resnet50"), boards_of(cluster), MICRO_BATCH, Storage.all_in(NUMBER)
+    )
 
 
 @kept
@@ -189,7 +192,7 @@ def shares() -> Measured:
 def profile() -> Measured:
     """Return what the profile of a layer has on a board."""
     [part], board = whole_layers(load_network("vgg16"), 3, 4), _u280({}).board(0)
-    costs = board_stage([part], board, 1, 1, number=NUMBER).costs
+    costs = board_stage([part], board, 1, 1, storage=Storage.all_in(NUMBER)).costs
     said = {
         "FP time": costs.forward_ps,
         "BP time": costs.backward_ps,
@@ -214,7 +217,7 @@ def _explored(**keys: float) -> list[str]:
     changes = {key.replace("__", "."): value for key, value in keys.items()}
     cluster = _u280(changes)
     boards = (cluster.board(0),) * 4
-    stages = BoardStages(load_network("vgg16"), boards, 1, NUMBER)
+    stages = BoardStages(load_network("vgg16"), boards, 1, Storage.all_in(NUMBER))
     cut = partition(stages, (cluster.slowest_link,) * 3, Demand((4, 3, 2, 1)))
     return [f"{step.name}: {step.reason}" for step in cut.steps]
 

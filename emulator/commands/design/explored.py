@@ -191,7 +191,7 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
     from ...cluster import BANDWIDTH, CLOCK, LATENCY, MEMORY, load_cluster, varied
     from ...explore import Question, Wires, micro_batches_of
     from ...mapping import COPIES
-    from ...number import Precision
+    from ...number import Precision, Storage
     from ...plan import in_precision, network_of
     from ...profile import BoardStages
 
@@ -226,7 +226,7 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
 
         @functools.cache
         def stages_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, number, copies)
+            return BoardStages(loaded, boards, samples, Storage.all_in(number, copies))
 
         @functools.cache
         def again_of(samples: int) -> Stages:

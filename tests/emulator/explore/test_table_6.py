@@ -9,6 +9,7 @@ import pytest
 from emuchain.emulator.cluster import load_cluster
 from emuchain.emulator.explore import Wires, data_parallel, pipelined
 from emuchain.emulator.network import load_network
+from emuchain.emulator.number import Storage
 from emuchain.emulator.profile import BoardStages
 from emuchain.emulator.schedule import pipeline_kind
 from emuchain.kernels.number import FP16
@@ -25,7 +26,7 @@ def test_speedups_over_data_parallelism(vcu129: int, vcu118: int, published: flo
     links = {"bandwidth_gbps": 100, "latency_ns": 1000}
     described = {"name": "table 6", "boards": boards, "links": links}
     cluster = load_cluster(described, {**COUNTED, **keys})
-    stages = BoardStages(load_network("resnet50"), cluster.boards, 1, FP16)
+    stages = BoardStages(load_network("resnet50"), cluster.boards, 1, Storage.all_in(FP16))
     wires = Wires(tuple(cluster.link_at(link) for link in range(3)), cluster.interconnect)
     times = {}
     for name in ("fbp-as", "1f1b-as"):

@@ -68,6 +68,32 @@ def test_layers_store_what_they_have() -> None:
     assert slice_memory(fc2, 3, None, shared).lgb.bytes == (4 + 2 + 4) * 1280 + 2 * 4 * 10
 
 
+def test_a_tied_table_has_the_same_blocks_at_both_ends() -> None:
+    """28 symbols of 40 features in MXINT8: of a head that is cut by symbols, 20 on a board are a
+    block for each feature; with sums of blocks, a symbol's features are two blocks at both ends, and
+    EB has blocks of symbols. Gradients and masters of 4 bytes, or of a byte and their scales.
+    """
+    layers = [
+        {"type": "embedding", "features": 40, "name": "wte"},
+        {"type": "conv", "channels": "symbols", "kernel": 1, "bias": False, "tied": "wte"},
+        {"type": "softmax"},
+    ]
+    layers[1] |= {"cut": "OCP", "name": "head"}
+    network = {"name": "n", "symbols": 28, "input": ["symbols", 5, 1], "layers": layers}
+    embedding, head = (Slice(layer, 0, 20) for layer in load_network(network).layers)
+    plain, dots = (precision_of(f"mxint8{more}").storage(0) for more in ("", " accumulate=dot:32"))
+    by_features, by_symbols = 20 * 28 + 20, 20 * 40 + 40
+    assert slice_memory(embedding, 1, None, plain).lpram.bytes == by_features
+    assert slice_memory(head, 1, None, plain).lpram.bytes == by_symbols
+    assert slice_memory(head, 1, None, plain).lgb.bytes == 2 * 4 * 20 * 40
+    narrow = precision_of("mxint8 master=int12@32 accumulate=dot:32").storage(0)
+    assert slice_memory(embedding, 1, None, dots).lpram.bytes == 28 * (20 + 1)
+    master = 28 * (20 * 3 // 2 + 1)
+    assert slice_memory(embedding, 1, None, narrow).lgb.bytes == 4 * 20 * 28 + master
+    of_head = slice_memory(head, 1, None, dots).lpram.bytes
+    assert of_head == 20 * (40 + 2) + 40 * (20 + 1)
+
+
 @pytest.mark.parametrize("given", ["bf16", "mxfp8", "mxfp4 master=q2.10", "q2.6 master=q2.14"])
 def test_buffers(given: str) -> None:
     precision = precision_of(given)

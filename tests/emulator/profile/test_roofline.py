@@ -10,6 +10,7 @@ import pytest
 from emuchain.emulator.cluster import Fpga, load_cluster
 from emuchain.emulator.mapping import Mapping, Slice, cut_channels, streams
 from emuchain.emulator.network import Network, Phase, load_network
+from emuchain.emulator.number import Storage
 from emuchain.emulator.profile import Data, DoesNotFit, board_stage, boundary_bytes, cut_bytes
 from emuchain.kernels.number import FP16, number_format
 
@@ -124,7 +125,7 @@ def test_a_fast_port_hides_what_is_off_chip() -> None:
 
 def test_half_precision_halves_bytes() -> None:
     whole_values = board_stage(whole(net(), 0, 1), board(), 1, 4)
-    half = board_stage(whole(net(), 0, 1), board(), 1, 4, number=FP16)
+    half = board_stage(whole(net(), 0, 1), board(), 1, 4, storage=Storage.all_in(FP16))
     assert 2 * half.on_chip_bytes == whole_values.on_chip_bytes
     assert 2 * half.costs.feature_bytes == whole_values.costs.feature_bytes
     assert half.costs.forward_ps == whole_values.costs.forward_ps
@@ -230,10 +231,11 @@ def test_boards_that_come_with_emuchain_have_what_it_takes() -> None:
 
 def test_sums_of_blocks_take_weights_of_eb_and_blocks_of_pixels() -> None:
     """Of conv2 EB has 20 blocks of 20 weights; of 20 channels in and out, PG has 32 pixels."""
-    number = number_format("mxint8")
-    plain = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number)
-    found = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number, dot=32)
+    storage = Storage.all_in(number_format("mxint8"))
+    blocks = dataclasses.replace(storage, dot=32)
+    plain = board_stage(whole(net(), 0, 1), board(), 3, 6, storage=storage)
+    found = board_stage(whole(net(), 0, 1), board(), 3, 6, storage=blocks)
     assert found.costs == plain.costs
     assert found.on_chip_bytes - plain.on_chip_bytes == 20 * 21 + 2 * 20 * 33
-    twice = board_stage(whole(net(), 0, 1), board(), 3, 6, number=number, dot=32, weight_copies=2)
+    twice = board_stage(whole(net(), 0, 1), board(), 3, 6, storage=blocks, weight_copies=2)
     assert twice.on_chip_bytes - found.on_chip_bytes == 20 * 21 + 2 * (20 * 21 + 21)

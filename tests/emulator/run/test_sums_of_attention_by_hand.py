@@ -67,13 +67,18 @@ class DotEmulation(SummedEmulation):
         super().__init__(plan, form, form)
 
     def _round_weights(self, update: int) -> None:
-        form = self.forms["weights"]
+        form, tied = self.forms["weights"], "head" not in self.masters
         for layer in self.layers:
-            if layer.has_weights:
-                own = self.masters[layer.name]
-                words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
-                self.weights[layer.name] = form.round(own, words)
-                self.turned[layer.name] = form.round(own.T.copy(), words.T.copy()).T
+            if layer.name not in self.masters:
+                continue
+            own = self.masters[layer.name]
+            words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
+            rows, columns = form.round(own, words), form.round(own.T.copy(), words.T.copy()).T
+            if layer.name == "wte" and tied:  # (features, symbols): the head sums features
+                self.weights["wte"], self.weights["head"] = columns.copy(), columns.T.copy()
+                self.turned["head"] = rows.T.copy()
+            else:
+                self.weights[layer.name], self.turned[layer.name] = rows, columns
 
     def _blocks(self, start: np.ndarray, a: Any, b: Any, places: list[range]) -> np.ndarray:
         """Add a (i, k) times b (k, j), block by block of k."""
@@ -132,11 +137,14 @@ class NarrowEmulation(SummedEmulation):
         total[...] = self._chain(total, dy.T, inputs)
 
 
+@pytest.mark.parametrize("tied", [None, "ICP", "OCP"])
 @pytest.mark.parametrize("name", FORMS)
-def test_sums_of_blocks(tmp_path: Any, plan_of: Any, trained: Any, name: str) -> None:
+def test_sums_of_blocks(
+    tmp_path: Any, plan_of: Any, trained: Any, name: str, tied: str | None
+) -> None:
     precision, *form = FORMS[name]
     path = tmp_path, plan_of, trained, precision
-    run_by_hand(*path, lambda plan: DotEmulation(plan, *form))
+    run_by_hand(*path, lambda plan: DotEmulation(plan, *form), tied=tied)
 
 
 @pytest.mark.parametrize("sums", ["bf16"])

@@ -395,17 +395,92 @@ def test_formats(tmp_path: Path, plan_of: Any, trained: Any, bits: Any, form: st
 def test_formats_where_both_ends_are_cut_by_outputs(
     keys: Table, plan_of: Any, trained: Any, bits: Any
 ) -> None:
-    """A head of fewer than 16 channels is: numbers are rounded each by itself, blocks are
-    refused.
-    """
+    """A head of fewer than 16 channels is: numbers are rounded each by itself."""
     own = {**keys, "precision": "fp8 rounding=stochastic"}
     one = bits(trained(plan_of(**own, devices=1)).weights)
     for mapping in MAPPINGS[:3]:
         assert bits(trained(plan_of(**{**own, **mapping})).weights) == one
-    with pytest.raises(
-        InputError, match="across the other's blocks of weights; should be a format"
-    ):
-        plan_of(**keys, devices=2, precision="mxfp8")
+
+
+BLOCKS: dict[str, tuple[Table, str]] = {
+    "of symbols, across a head's cut": (
+        gpt(12, 1, 3, 16, tied=True),
+        "int5@8 master=int8@4 rounding=stochastic loss_scale=64",
+    ),
+    "with a scale of all symbols": (gpt(12, 1, 3, 16, tied=True), "nvfp4 loss_scale=64"),
+    "of what the head sums": (
+        gpt(24, 1, 3, 16, tied=True),
+        "int6@8 master=int12@8 states=int8@8 gradients=int12@8 accumulate=dot:8"
+        " rounding=stochastic loss_scale=64",
+    ),
+    "of these and of its symbols": (
+        {**gpt(24, 1, 3, 16, tied=True), "cut": "OCP"},
+        "int8@8 accumulate=dot:8 loss_scale=64",
+    ),
+    "of the master alone": (
+        gpt(24, 1, 3, 16, tied=True),
+        "q2.6 master=int12@8 accumulate=dot:8 loss_scale=64",
+    ),
+}
+
+
+def described(name: str) -> Table:
+    network, _ = BLOCKS[name]
+    cut = {"cut": network["cut"]} if "cut" in network else {}
+    layers = [
+        {**layer, **(cut if layer.get("name") == "head" else {})} for layer in network["layers"]
+    ]
+    return {**{key: value for key, value in network.items() if key != "cut"}, "layers": layers}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_a_table(
+    tmp_path: Path, plan_of: Any, trained: Any, bits: Any, name: str
+) -> None:
+    """Both ends have the same on any mapping, cut at whole blocks."""
+    network = written(tmp_path / "gpt.toml", described(name))
+    own = {**KEYS, "network": network, "precision": BLOCKS[name][1], "momentum": 0.9}
+    one = trained(plan_of(**own, devices=1, micro_batch=16))
+    for mapping in MAPPINGS[:6]:
+        assert bits(trained(plan_of(**{**own, **mapping})).weights) == bits(one.weights)
+    table, head = one.weights["wte"]["weight"], one.weights["head"]["weight"]
+    np.testing.assert_array_equal(table[:, :, 0, 0].T, head[:, :, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "said"),
+    [
+        (
+            "of symbols, across a head's cut",
+            "wte:contract0 head[:20] | head[20:]",
+            "head is cut at channel 20, within a block of 8 of a tied table; should be at 16 or 24",
+        ),
+        (
+            "with a scale of all symbols",
+            "wte:contract0 head[:16] | head[16:]",
+            "head is cut at channel 16, within a block of 28 of a tied table",
+        ),
+        (
+            "of what the head sums",
+            "wte[:12] | wte[12:] qkv0:contract0 head",
+            "wte is cut at channel 12, within a block of 8 of a tied table; should be at 8 or 16",
+        ),
+    ],
+)
+def test_blocks_of_a_table_that_are_cut(
+    plan_of: Any, tmp_path: Path, name: str, cut: str, said: str
+) -> None:
+    network = written(tmp_path / "gpt.toml", described(name))
+    with pytest.raises(InputError) as error:
+        plan_of(**KEYS, network=network, precision=BLOCKS[name][1], cut=cut, devices=2)
+    assert said in str(error.value)
+
+
+def test_ends_that_sum_unlike(plan_of: Any, tmp_path: Path) -> None:
+    forms = "int8@8 layer.head.accumulate=dot:8"
+    network = written(tmp_path / "gpt.toml", gpt(24, 1, 3, 16, tied=True))
+    with pytest.raises(InputError, match="should be the same `accumulate` for both"):
+        plan_of(**KEYS, network=network, precision=forms, devices=2)
 
 
 @pytest.mark.sampled(1)

@@ -46,6 +46,12 @@ class Format(NamedTuple):
             size += self.tensor
         return size
 
+    def sample(self, shape: tuple[int, int, int]) -> int:
+        """Bytes of a whole map, whose rows follow one another without gaps."""
+        channels, rows, columns = shape
+        size = up(channels * rows * columns * self.bits, 8) + rows * self.tensor
+        return size + (up(channels, self.block) * rows * columns if self.block else 0)
+
 
 class Formats(NamedTuple):
     """The formats of a layer."""

@@ -2,8 +2,9 @@
 actions in turns, messages on links, and a ring for each layer's weights and gradients.
 
 It imports nothing of emuchain. Layers are convolutions that keep the size of a map, and fully
-connected ones, in single precision and on chip; each device has whole layers. Schedules are given
-as text, as their dry run has them: `F0v0 B0v0 W0 U1`, where W is part of B.
+connected ones, on chip, with weights in single precision and maps in any format; each device has
+whole layers. Schedules are given as text, as their dry run has them: `F0v0 B0v0 W0 U1`, where W is
+part of B.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import re
 from typing import NamedTuple
 
-from .described import VALUE_BYTES, Table, numbered, up
+from .described import VALUE_BYTES, Formats, Table, numbered, up
 from .events import Clock, Marks, Process
 from .exchange_events import Wires
 
@@ -20,11 +21,14 @@ _ACTION = re.compile(r"([FBWU])(\d+)(?:v(\d+))?")
 
 
 class Layer(NamedTuple):
-    """A layer's multiply-accumulates for a sample, parameters, results, and whether it has EB."""
+    """A layer's multiply-accumulates for a sample, parameters, results as channels, rows and columns,
+    formats, and whether it has EB.
+    """
 
     macs: int
     parameters: int
-    results: int
+    results: tuple[int, int, int]
+    formats: Formats
     has_eb: bool
 
 
@@ -50,7 +54,7 @@ class Op(NamedTuple):
     adds: bool
 
 
-def layers_of(network: Table) -> dict[str, Layer]:
+def layers_of(network: Table, precision: str = "fp32") -> dict[str, Layer]:
     """Return the layers by name."""
     (channels, rows, columns), layers = network["input"], dict[str, Layer]()
     for operation in network["layers"]:
@@ -62,8 +66,9 @@ def layers_of(network: Table) -> dict[str, Layer]:
             rows, columns, macs = 1, 1, made * each
         else:
             continue
-        results = made * rows * columns
-        layers[operation["name"]] = Layer(macs, made * (each + 1), results, bool(layers))
+        formats = Formats.of(precision, operation["name"])
+        own = macs, made * (each + 1), (made, rows, columns), formats
+        layers[operation["name"]] = Layer(*own, bool(layers))
         channels = made
     return layers
 
@@ -73,7 +78,8 @@ class Replicas(Marks):
 
     def __init__(self, simulated: Table, network: Table, cluster: Table, orders: list[Order]):
         super().__init__(Clock())
-        self.cluster, self.orders, layers = cluster, orders, layers_of(network)
+        self.cluster, self.orders = cluster, orders
+        layers = layers_of(network, simulated["config"]["precision"])
         self.devices = [
             [layers[part["layer"]] for part in device["slices"]]
             for device in simulated["mapping"]["devices"]
@@ -159,11 +165,12 @@ class Replicas(Marks):
         if to not in range(len(self.devices)):
             return
         table = numbered(self.cluster["links"], min(device, to))
-        values = self.devices[min(device, to)][-1].results
+        left, right = self.devices[min(device, to)][-1], self.devices[max(device, to)][0]
+        form = left.formats.activations if kind == "F" else right.formats.errors
         for own, number, _ in self.programs[replica][device]:
             if own == kind:
                 yield [("done", kind, replica, device, number)]
-                size = VALUE_BYTES * values * samples[number]
+                size = form.sample(left.results) * samples[number]
                 yield up(8 * 10**6 * size, round(1000 * table["bandwidth_gbps"]))
                 came = ("came", kind, replica, to, number)
                 self.happen(came, round(1000 * table["latency_ns"]))

@@ -18,6 +18,7 @@ from emuchain.emulator.schedule import Kind, SampleSpan
 from emuchain.emulator.timing import StageClock
 from emuchain.emulator.view import simulation_as_json
 
+from .described import FORMATS
 from .drawn import Case, Table, interconnects
 from .gather_events import Order, Replicas, largest
 
@@ -64,8 +65,20 @@ def cases(draw: st.DrawFn) -> Case:
         "stages": "layers",
         "engines": "turns",
         "zero": 3,
+        "precision": draw(formats([layer["name"] for layer in layers if "name" in layer])),
     }
     return Case(network, cluster, {**keys, "epochs": 1})
+
+
+@st.composite
+def formats(draw: st.DrawFn, names: list[str]) -> str:
+    """Formats of maps by layer; weights stay in fp32, so that engines do."""
+    forms = st.sampled_from(sorted({*FORMATS} - {"int32"}))
+    words = draw(st.sampled_from(["fp32", "fp32 errors=mxfp4", "fp32 activations=bf16"])).split()
+    for name in draw(st.sets(st.sampled_from(names))):
+        kind = draw(st.sampled_from(["activations", "errors"]))
+        words.append(f"layer.{name}.{kind}={draw(forms)}")
+    return " ".join(words)
 
 
 def order(plan: ChainPlan, replica: int) -> Order:
