@@ -447,7 +447,7 @@ def stage_of_needs(
     Raises:
         DoesNotFit: they need more memory than there is, on chip and off chip.
     """
-    kept, redone_samples = kept_bytes(needs), min(redone * samples, kept_samples)
+    kept, redone_samples = kept_features(needs), min(redone * samples, kept_samples)
     layers = [
         _layer_data(part, board, samples, kept_samples, redone_samples, weight_copies, own)
         for part, own in zip(needs, kept, strict=True)
@@ -497,7 +497,7 @@ def stage_of_needs(
     return BoardStage(costs, layer_costs, on_chip_bytes, stored, held, again, whole)
 
 
-def kept_bytes(needs: Sequence[PartNeeds]) -> list[int]:
+def kept_features(needs: Sequence[PartNeeds]) -> list[int]:
     """Return the bytes of a sample that each of a stage's slices keeps from F to B: all features,
     or, of recomputed layers that follow one another, what arrives at the first.
     """

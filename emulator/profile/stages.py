@@ -49,7 +49,7 @@ from .roofline import (
     PartNeeds,
     boundary_bytes,
     cut_bytes,
-    kept_bytes,
+    kept_features,
     stage_of_needs,
 )
 
@@ -275,7 +275,7 @@ class BoardStages(Stages):
     def features(self, begin: int, end: int) -> FeatureBytes:
         """See `Stages`."""
         needs = self._needs(begin, end)
-        kept = self.samples * sum(kept_bytes(needs))
+        kept = self.samples * sum(kept_features(needs))
         again = self.samples * sum(part.feature_bytes for part in needs if part.recomputed)
         whole = self.samples * sum(part.feature_bytes for part in needs)
         return FeatureBytes(kept, again, kept + again, whole)

@@ -230,7 +230,9 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
 
         @functools.cache
         def again_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, number, copies, recomputed=layers)
+            return BoardStages(
+                loaded, boards, samples, Storage.all_in(number, copies), recomputed=layers
+            )
 
         return Question(
             stages_of,
