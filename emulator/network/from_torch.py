@@ -18,7 +18,7 @@ import pathlib
 import sys
 import traceback
 import warnings
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,9 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
 
     Args:
         model: a `torch.nn.Module` whose forward takes one tensor and returns the logits.
-        example: a tensor of the shape and type that the model takes, samples first.
+        example: a tensor of the shape and type that the model takes, samples first. A tuple, where
+            forward takes several tensors of symbols (samples, steps), such as a source and a
+            target: a sample of the network is the steps of all, one after another.
         name: the network's; by default that of the model's class.
 
     Raises:
@@ -58,13 +60,7 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
     torch: Any = sys.modules.get("torch")  # without it, there is no model
     if torch is None or not isinstance(model, torch.nn.Module):
         raise InputError(f"`model`: is {described(model)}; should be a torch.nn.Module")
-    if not isinstance(example, torch.Tensor):
-        raise InputError(
-            f"`example`: is {described(example)}; should be one torch.Tensor, a batch that the model"
-            " takes"
-        )
-    if example.ndim < 2 or 0 in example.shape:
-        raise InputError(f"`example`: has the shape {_shown(example.shape)}; {_OF_SAMPLES}")
+    examples = _examples(torch, example)
     name = type(model).__name__ if name is None else name
     check_names("from_torch", (name,))
     source = f"model {name}"
@@ -76,13 +72,13 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
     from .pytorch.names import Places, names_of
 
     begins, size = _begins(torch, model)
-    program = _exported(torch, model, example, source, begins)
-    graph = _numbered(_graph(program, example, source), begins)
+    program = _exported(torch, model, examples, source, begins)
+    graph = _numbered(_graph(program, examples[0], source), begins)
     try:
         walk = walked(graph)
         description = description_of(walk, graph, name)
     except InputError as error:
-        raise InputError(f"{error}{_hint(torch, model, example)}") from None
+        raise InputError(f"{error}{_hint(torch, model, examples[0])}") from None
     network = described_network(description, source, note_of(walk, graph))
     _check_moves(walk, begins, source)
     places: Arrays = places_of(weights_of_walk(walk, network), _OFFSET, size)
@@ -106,6 +102,31 @@ def from_torch(model: Any, example: Any, *, name: str | None = None) -> TorchNet
     network = dataclasses.replace(network, text=text)
     own = {field.name: getattr(network, field.name) for field in dataclasses.fields(Network)}
     return TorchNetwork(**own, state=kept)
+
+
+def _examples(torch: Any, example: Any) -> tuple[Any, ...]:
+    """Return what a model takes: one tensor, or several of symbols.
+
+    Raises:
+        InputError: it is something else.
+    """
+    examples = example if isinstance(example, tuple) else (example,)
+    for own in examples or (example,):
+        if not isinstance(own, torch.Tensor):
+            raise InputError(
+                f"`example`: is {described(own)}; should be one torch.Tensor, a batch that the model"
+                " takes, or a tuple of several"
+            )
+        if own.ndim < 2 or 0 in own.shape:
+            raise InputError(f"`example`: has the shape {_shown(own.shape)}; {_OF_SAMPLES}")
+        of_symbols = own.ndim == 2 and not own.is_floating_point()
+        if len(examples) > 1 and not (of_symbols and len(own) == len(examples[0])):
+            raise InputError(
+                f"`example`: {len(examples)} tensors, one of which is {own.dtype} of"
+                f" {_shown(own.shape)}; several should be whole numbers (samples, steps), of as many"
+                " samples: symbols that embeddings look up"
+            )
+    return examples
 
 
 def _copied(torch: Any, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +202,9 @@ def _shown(shape: Any) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _exported(torch: Any, model: Any, example: Any, source: str, begins: Container[str]) -> Any:
+def _exported(
+    torch: Any, model: Any, examples: Sequence[Any], source: str, begins: Container[str]
+) -> Any:
     """Return the model in ONNX's form, as in training, of a copy in single precision on the CPU;
     without the numbers of tensors that layers may have.
 
@@ -197,16 +220,14 @@ def _exported(torch: Any, model: Any, example: Any, source: str, begins: Contain
             f"{source}: cannot be copied: {_first_line(error)}; give a model that copy.deepcopy"
             " copies"
         ) from None
-    given = example.detach().cpu()
-    given = given.float() if given.is_floating_point() else given
-    if (
-        len(given) == 1
-    ):  # of which batch normalisation takes none, and which leaves no trace in shapes
-        given = torch.cat([given, given])
+    given = [example.detach().cpu() for example in examples]
+    given = [own.float() if own.is_floating_point() else own for own in given]
+    if len(given[0]) == 1:  # batch normalisation takes none of it, and it leaves no trace in shapes
+        given = [torch.cat([own, own]) for own in given]
     try:
         with _quiet(), torch.random.fork_rng(devices=[]):
             program = torch.onnx.export(
-                copied, (given,), dynamo=True, optimize=False, verbose=False
+                copied, tuple(given), dynamo=True, optimize=False, verbose=False
             )
     except Exception as error:  # of any kind, as of the model's own code
         paths = {id(module): path for path, module in copied.named_modules()}
@@ -220,7 +241,7 @@ def _exported(torch: Any, model: Any, example: Any, source: str, begins: Contain
             ) from None
         raise InputError(
             f"{source}{where}: PyTorch cannot export it: {_first_line(cause)}; torch.export.export"
-            f"(model.train(), (example,)) should work{_hint(torch, model, example)}"
+            f"(model.train(), (example,)) should work{_hint(torch, model, examples[0])}"
         ) from None
     return _without_data(program, begins)
 

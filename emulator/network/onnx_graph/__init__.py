@@ -12,6 +12,7 @@ from .node import (
     are_numbers,
     shortest,
 )
+from .rewritten import rewritten
 from .sizes import folded
 from .values import (
     CELLS,
@@ -54,6 +55,7 @@ __all__ = [
     "Walk",
     "are_numbers",
     "folded",
+    "rewritten",
     "shortest",
     "shown_axes",
 ]

@@ -62,7 +62,8 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
     made = walk.expressions.add(node, taken)
     if made is not None:
         is_zero = _keeps_zeros(node, constants[0].holds_zeros)
-        if node.operator == "Identity" and _IS_COPY.match(node.name):
+        is_part = node.operator == "Split" and constants[0].roots == {constants[0].name}
+        if is_part or (node.operator == "Identity" and _IS_COPY.match(node.name)):
             made = [
                 dataclasses.replace(constant, roots=frozenset({constant.name})) for constant in made
             ]

@@ -115,7 +115,8 @@ class Value:
     has the steps of all layers that it is of in `state`. A row of values has the axes that it was
     made of in `order`. With `pads`, zeros that the node `padded_by` put above, left, below and
     right of maps, which the next window has to take in. A value for each channel that the node
-    `spread_by` repeats is to be a factor.
+    `spread_by` repeats is to be a factor. Of the network's symbols, it may be `rows`: the first one,
+    and how many.
     """
 
     step: int
@@ -127,6 +128,7 @@ class Value:
     pads: tuple[int, int, int, int] | None = None
     padded_by: OnnxNode | None = None
     spread_by: OnnxNode | None = None
+    rows: tuple[int, int] | None = None
 
     def with_axes(self, axes: Axes) -> Value:
         """Return the value with these axes; one value of each channel for each sample is a row of
@@ -155,6 +157,13 @@ class Parameters:
         self._graph = graph
         self._users: dict[str, tuple[OnnxNode, int]] = {}
         self._are_constant: dict[str, bool] = {}
+        self._wholes = {
+            part: node.inputs[0]
+            for node in graph.nodes
+            if node.operator == "Split"
+            for part in node.outputs
+        }
+        self._split: dict[str, tuple[OnnxNode, int]] = {}
 
     def use(self, node: OnnxNode, place: int, constant: Constant) -> None:
         """Record that a node takes a constant at a place as its parameter.
@@ -164,10 +173,13 @@ class Parameters:
         """
         self.names.append(constant.name)
         for root in sorted(constant.roots):
-            self.copies += (
-                root not in self._users and root not in self._graph.constants
-            )  # it is made by Identity
+            is_new = root not in self._users and root not in self._graph.constants
+            self.copies += is_new and root not in self._wholes  # it is made by Identity
             user, at = self._users.setdefault(root, (node, place))
+            whole = self._wholes.get(root)
+            if whole is not None:
+                self._split[whole] = node, place
+            user, at = self._users.get(whole or "", self._split.get(root, (user, at)))
             if (user, at) == (node, place):
                 continue
             if user.operator == "Gather" and node.operator in ("MatMul", "Gemm"):

@@ -116,7 +116,7 @@ class Walk:
         """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence
         of rows.
         """
-        own = alike(graph, "Cast", "Identity", "Reshape")
+        own = alike(graph, "Cast", "Identity", "Reshape", "Slice")
         looks_up = any(
             node.operator == "Gather" and {*node.inputs[1:]} & own for node in graph.nodes
         )
@@ -202,8 +202,8 @@ class Walk:
         """
         axes, shape = self.axes_of(value), self.shape(value)
         if shape is None and value.step == FROM_IMAGES and self._has_rows:
-            open_or_not = zip(axes, (None, *self._graph.input_sizes[1:]), strict=True)
-            return tuple(axis if size is None else size for axis, size in open_or_not)
+            steps = self._graph.input_sizes[1] if value.rows is None else value.rows[1]
+            return tuple(axis if axis != "rows" or steps is None else steps for axis in axes)
         if shape is None or value.state:
             return axes
         known = {
@@ -256,7 +256,10 @@ class Walk:
         are.
         """
         if self._symbols not in (None, symbols):
-            raise node.refusal(f"looks up {symbols} symbols, and another node {self._symbols}")
+            raise node.refusal(
+                f"looks up {symbols} symbols, and another node {self._symbols}; all tables should"
+                " have as many, of which some may stay unused"
+            )
         self._symbols = symbols
         steps = self._sizes_by_role.get("rows")
         if steps is not None:
@@ -532,6 +535,8 @@ class Walk:
 
         `arrays` are those of `Step`.
         """
+        if any(value.rows is not None for value in takes):
+            raise node.refusal("takes some of the network's symbols; only an embedding may")
         order = takes[0].order if takes else None
         self.steps.append(
             Step(node, kind, keys, tuple(value.step for value in takes), order, arrays or {})

@@ -5,18 +5,12 @@ PyTorch's exporters write `scaled_dot_product_attention` so, and people do; ONNX
 Attention, since its version 23. Which nodes make queries, keys and values of which results follows
 from the graph alone, before the walk; the views between are `heads`.
 
-Layers that make queries, keys and values become one, whose channels stand head by head: q, k and v
-of head 0, then of head 1, and so on; where heads share k and v, group by group
-(`operations/attention.py`).
-
-    in the file   Q layer: q0 q1      K layer: k0 k1      V layer: v0 v1
-    here          one layer: q0 k0 v0  q1 k1 v1
+Layers that make queries, keys and values become what `attention` takes in `merged`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import OnnxGraph, OnnxNode, Step, Value, Walk
+from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk
 from ..operations.attention import Attention
-from ..operations.conv import Conv
 from ..operations.rotary import HeadNorm, Rotary
 from .heads import (
     MOVES,
@@ -39,118 +32,8 @@ from .heads import (
     plain,
     sizes_of,
 )
+from .merged import GROUPED, channels_of, crossed, is_crossed, source_of
 from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
-
-GROUPED = (
-    "shares queries among heads, or keys and values among unequal groups of heads; only equal"
-    " groups (grouped queries, GQA) are supported"
-)
-
-
-def channels_of(
-    walk: Walk, node: OnnxNode, parts: Sequence[Heads]
-) -> tuple[int, int, list[tuple[int, int]], NDArray[np.intp]]:
-    """Return the number of heads, and of their groups with a k and v each; the channels that
-    `attention` takes, as (place among parts, channel); and, of the heads of all samples as the node
-    has them, where each is among its own.
-
-    Raises:
-        InputError: rows, samples or heads are mixed, or channels are used twice.
-    """
-    rows, size = parts[0].places.shape[-2:]
-    channels, owners = [], []
-    for heads in parts:
-        shape = walk.shape(Value(heads.step))
-        assert shape is not None
-        pixel, channel = np.divmod(heads.places.reshape(-1, rows, size), shape[0])
-        sample, row = np.divmod(pixel, shape[1])
-        in_rows = shape[1] == rows and shape[2] == 1 and (row == np.arange(rows)[:, None]).all()
-        if not in_rows or (channel != channel[:, :1]).any() or (sample != sample[:, :1, :1]).any():
-            raise node.refusal(
-                "mixes rows or samples in queries, keys or values; a row is a token of a sequence"
-            )
-        channels.append(channel[:, 0])
-        owners.append(sample[:, 0, 0])
-    if any((other != owners[0]).any() for other in owners[1:]):
-        raise node.refusal("takes queries of one sample and keys of another")
-    count, begun = len(owners[0]) // parts[0].samples, dict[int, int]()
-    tied = np.empty(len(owners[0]), np.intp)
-    kinds = [
-        *zip(owners[0].tolist(), map(tuple, np.concatenate(channels, axis=1).tolist()), strict=True)
-    ]
-    groups: dict[
-        tuple[int, ...], list[tuple[int, ...]]
-    ] = {}  # by channels of k and v, those of q, k and v of heads
-    for owner, kind in kinds:
-        if owner == owners[0][0]:
-            groups.setdefault(kind[size:], []).append(kind)
-    in_groups = itertools.chain.from_iterable(groups.values())
-    places = {kind: place for place, kind in enumerate(in_groups)}
-    for place, (owner, kind) in enumerate(kinds):
-        tied[place] = owner * count + places.get(kind, 0)
-        begun[owner] = begun.get(owner, 0) + 1
-    if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
-        raise node.refusal(GROUPED)
-    if [*places] != [kind for owner, kind in kinds if owner == owners[0][0]]:
-        raise node.refusal(
-            "shares keys and values among heads that do not stand side by side; they should"
-        )
-    order = []
-    for shared, heads_of_group in groups.items():
-        order += [(0, channel) for kind in heads_of_group for channel in kind[:size]]
-        order += [(1 + place // size, channel) for place, channel in enumerate(shared)]
-    uneven = len({*map(len, groups.values())}) > 1
-    if uneven or len({(parts[part].step, channel) for part, channel in order}) < len(order):
-        raise node.refusal(GROUPED)
-    return count, len(groups), order, tied
-
-
-def source_of(
-    walk: Walk, node: OnnxNode, steps: Sequence[int], order: Sequence[tuple[int, int]]
-) -> int:
-    """Return the step whose channels attention takes, of layers that became one with the channels
-    in that order.
-
-    Raises:
-        InputError: it needs channels in another order than those of what is no layer, or of one
-            that others take.
-    """
-    own = list(dict.fromkeys(steps))
-    widths = []
-    for step in own:
-        shape = walk.shape(Value(step))
-        assert shape is not None
-        widths.append(shape[0])
-    begins = dict(zip(own, np.cumsum([0, *widths[:-1]]).tolist(), strict=True))
-    channels = tuple(begins[steps[part]] + channel for part, channel in order)
-    if len(channels) != sum(widths):
-        raise node.refusal(
-            "leaves out some channels of what makes queries, keys and values; it should use all of"
-            " them"
-        )
-    if len(own) == 1 and channels == tuple(range(len(channels))):
-        return own[0]
-    layers = [walk.steps[step] for step in own if step >= 0]
-    if len(layers) < len(own) or any(not _is_linear(layer) for layer in layers):
-        raise node.refusal(
-            "takes queries, keys and values of other than fully connected layers (Linear) of"
-            " each row"
-        )
-    first = min(own)
-    for step in own:
-        walk.replace(step, merged=step != first)
-    keys = {
-        **layers[0].keys,
-        "channels": len(channels),
-        "bias": any(layer.keys["bias"] for layer in layers),
-    }
-    walk.replace(first, keys=keys, parts=tuple(layers), channels=channels)
-    return first
-
-
-def _is_linear(layer: Step) -> bool:
-    return layer.kind is Conv and not layer.parts and layer.node.operator in ("MatMul", "Gemm")
-
 
 _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
 _OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
@@ -254,7 +137,8 @@ class Attentions:
             raise node.refusal("is an operator of its own; export the model for version 20 of ONNX")
         if node.operator in ("Add", "Sub") and len(taken) == 2:
             return operators == {"Mul"}
-        return node.operator == "Concat" and operators <= MOVES | _OF_TURNS
+        joins_channels = node.operator == "Concat" and node.integer("axis", 1) not in (0, 1)
+        return joins_channels and operators <= MOVES | _OF_TURNS
 
     def _turning(self, last: OnnxNode) -> list[OnnxNode]:
         """Return the nodes that turn queries or keys, from the views of what layers make on."""
@@ -463,17 +347,14 @@ class Attentions:
 
     def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[Any]) -> _Scores:
         """Return scores with a mask that is added."""
-        rows, hides = scores.q.places.shape[-2], added <= _HIDES
-        if not (hides | (added == 0)).all() or hides.shape[-2:] not in (
-            (rows, rows),
-            (1, rows),
-            (1, 1),
-            (rows, 1),
-        ):
+        rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
+        hides = added <= _HIDES
+        fits = hides.shape[-2:] in ((rows, keys), (1, keys), (1, 1), (rows, 1))
+        if not (hides | (added == 0)).all() or not fits:
             raise node.refusal(
                 "adds a mask other than 0 and -inf to scores; only a causal mask is supported"
             )
-        planes = np.broadcast_to(hides, (*hides.shape[:-2], rows, rows)).reshape(-1, rows, rows)
+        planes = np.broadcast_to(hides, (*hides.shape[:-2], rows, keys)).reshape(-1, rows, keys)
         if (planes != planes[0]).any():
             raise node.refusal(
                 "has a mask for each head or sample; only a causal mask is supported"
@@ -540,32 +421,45 @@ class Attentions:
         """
         q, k = scores.q, scores.k
         assert scores.node is not None
-        size, rows = q.places.shape[-1], q.places.shape[-2]
-        inputs = {
-            (self._walk.steps[heads.step].takes if heads.step >= 0 else ()) for heads in (q, k, v)
-        }
-        if len({q.step, k.step, v.step}) > 1 and len(inputs) > 1:
-            raise node.refusal(
-                "takes queries of one value and keys or values of another (cross-attention), which"
-                " is not supported"
-            )
-        if not q.places.shape == k.places.shape == v.places.shape:
+        (rows, size), others = q.places.shape[-2:], {k.places.shape, v.places.shape}
+        if (
+            len(others) > 1
+            or q.places.shape[:-2] != k.places.shape[:-2]
+            or size != v.places.shape[-1]
+        ):
             raise node.refusal(
                 f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values"
-                f" {list(v.places.shape)}: only as many heads, rows and values of each are"
-                " supported, not cross-attention"
+                f" {list(v.places.shape)}: only as many heads, and values of each, are supported"
             )
         if not math.isclose(scores.factor * v.factor, size**-0.5, rel_tol=1e-5) or v.factor != 1:
             raise node.refusal(
                 f"scales products by {scores.factor * v.factor:g}, where only 1 over the root of a"
                 f" head's {size} values, {size**-0.5:g}, is supported"
             )
+        crosses = is_crossed(self._walk, (q, k, v))
         hidden = np.zeros((rows, rows), bool) if scores.hidden is None else scores.hidden
         causal = bool(hidden.any())
+        if causal and crosses:
+            raise node.refusal(
+                "hides keys of other rows than the queries' own (cross-attention), which have no"
+                " order with them"
+            )
         if causal and (hidden != np.triu(np.ones((rows, rows), bool), 1)).any():
             raise node.refusal(
                 "hides other keys than those behind a query; only a causal mask is supported"
             )
+        if crosses:
+            if scores.turn is not None or any(part.norm for part in (q, k, v)):
+                raise node.refusal(
+                    "turns or normalises queries and keys of several values (cross-attention),"
+                    " which is supported within a sequence"
+                )
+            heads, value, tied = crossed(self._walk, node, (q, k, v))
+            rows_of = {"keys": k.places.shape[-2], "dropout": scores.dropout}
+            made = self._walk.step(
+                scores.node, Attention, {"heads": heads, **rows_of}, value, axes=value.axes
+            )
+            return self._results(made.step, q, heads, tied)
         heads, groups, order, tied = channels_of(self._walk, node, (q, k, v))
         source = source_of(self._walk, node, [part.step for part in (q, k, v)], order)
         value = Value(source, axes=("samples", "rows", "channels"))
@@ -587,12 +481,14 @@ class Attentions:
             value = self._walk.step(scores.node, Rotary, own, value, axes=value.axes)
         keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
-        whole = (
-            np.arange(q.places.size, dtype=np.int32)
-            .reshape(q.samples, rows, heads, size)
-            .transpose(0, 2, 1, 3)
-        )
-        return Heads(step, q.samples, whole.reshape(-1, rows, size)[tied].reshape(q.places.shape))
+        return self._results(step, q, heads, tied)
+
+    def _results(self, step: int, q: Heads, heads: int, tied: NDArray[np.intp]) -> Heads:
+        """Return what a step of attention makes, as it stands after the product with values."""
+        rows, size = q.places.shape[-2:]
+        whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size)
+        by_head = whole.transpose(0, 2, 1, 3).reshape(-1, rows, size)
+        return Heads(step, q.samples, by_head[tied].reshape(q.places.shape))
 
 
 _ELSEWHERE = (

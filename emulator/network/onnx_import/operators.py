@@ -43,6 +43,7 @@ from ..onnx_graph import (
     Value,
     Walk,
     folded,
+    rewritten,
 )
 from ..operation import LayerOperation, Operation, operation_types
 from ..operations.activations import HardSigmoid, Sigmoid
@@ -167,7 +168,7 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
-    graph = with_group_norms(with_operators(with_products(graph)))
+    graph = with_group_norms(with_operators(with_products(rewritten(graph))))
     walk = Walk(graph, _output_shape)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:

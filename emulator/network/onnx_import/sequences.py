@@ -11,7 +11,7 @@ import itertools
 
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk, shown_axes
 from ..operation import SfuOperation
-from ..operations.sequence import Embedding, LastStep, Sequence
+from ..operations.sequence import Embedding, LastStep, Rows, Sequence
 from ..operations.tokens import FirstStep, Tokens
 from .views import EVERYTHING, in_order, take_one
 
@@ -77,7 +77,9 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
 
 
 def cut(walk: Walk, node: OnnxNode) -> Value:
-    """Return the last step of a sequence, cut out with its axis; or all of an axis."""
+    """Return some rows of a sequence, such as the last step, cut out with their axis; or all of an
+    axis.
+    """
     value = walk.take(node)
     axes = walk.axes_of(value)
     bounds = [
@@ -95,11 +97,20 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     if axis == "rows" and axes != MAPS and bounds == [(0,), (1,)] and step == (1,):
         return _last_step(walk, node, value, left, FirstStep)
     is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
-    if axis != "rows" or axes == MAPS or not is_last:
+    if axis == "rows" and axes != MAPS and is_last:
+        return _last_step(walk, node, value, left)
+    begins, ends = bounds
+    if axis != "rows" or step != (1,) or not isinstance(size, int) or len(begins) != 1:
         raise node.refusal(
-            f"cuts {shown_axes(axes)}: only the last time step, from -1 on, is supported"
+            f"cuts {shown_axes(axes)}: only time steps, some of a known number one after another,"
+            " are supported"
         )
-    return _last_step(walk, node, value, left)
+    first, end, _ = slice(begins[0], ends[0]).indices(size)
+    if value.step == FROM_IMAGES and "channels" not in axes:
+        before = 0 if value.rows is None else value.rows[0]
+        return dataclasses.replace(value, rows=(before + first, end - first))
+    keys = {"first": first, "count": end - first}
+    return walk.step(node, Rows, keys, value, axes=axes)
 
 
 def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ..onnx_graph import Constant, OnnxNode, Value, Walk
 
 
-def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation]) -> Value:
+def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation], **keys: str) -> Value:
     first, *others = (walk.take(node, place) for place in range(max(1, len(node.inputs))))
     if any(other.is_flat != first.is_flat for other in others):
         raise node.refusal("joins maps and values that were flattened")
     if any(walk.axes_of(other) != walk.axes_of(first) for other in others):
         raise node.refusal(f"joins values with other axes than {walk.shown_axes(first)}")
-    return walk.step(node, kind, {}, first, *others, like=first) if others else first
+    return walk.step(node, kind, keys, first, *others, like=first) if others else first
 
 
 def _are_tokens(walk: Walk, tokens: Constant, channels: int) -> bool:
@@ -295,8 +295,8 @@ class Concat(SfuOperation):
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
-        """See `Operation`; only channels are concatenated, and a class token, which is added before
-        tokens.
+        """See `Operation`; channels are concatenated, rows of sequences, and a class token, which is
+        added before tokens.
 
         Raises:
             InputError: another axis, or maps are joined with flattened values.
@@ -307,6 +307,8 @@ class Concat(SfuOperation):
         axes = walk.axes_of(first)
         if first.state:
             return cls._states(walk, node, first, axis)
+        if len(axes) == 3 and -3 <= axis < 3 and axes[axis] == "rows" and "channels" in axes:
+            return _join(walk, node, cls, axis="rows")
         place = next((n for n, name in enumerate(axes) if name.split("·")[0] == "channels"), 1)
         if axis not in (place, place - len(axes)) or axes[place].endswith("·channels"):
             raise node.refusal(f"`axis` = {axis}: only channels, axis {place}, are joined")

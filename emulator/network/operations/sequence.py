@@ -303,15 +303,15 @@ class Embedding(RowLayer):
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`; the node is a Gather from weights (symbols, features) by the network's
-        input.
+        input, or by some of its steps, which are picked of what is looked up for all.
 
         Raises:
             InputError: it looks up something else, or by something else.
         """
         from ..onnx_graph import FROM_IMAGES
 
-        value, weight = walk.take(node, 1), walk.weight(node, 0)
-        axes = walk.axes_of(value)
+        value, table = walk.take(node, 1), walk.constant(node, 0)
+        axes, weight = walk.axes_of(value), () if table is None else table.shape
         if (
             value.step != FROM_IMAGES
             or len(axes) != 2
@@ -323,8 +323,18 @@ class Embedding(RowLayer):
                 " x features) are supported"
             )
         walk.look_up(node, weight[0])
-        keys, arrays = {"features": weight[1]}, {"weight": node.inputs[0]}
-        return walk.step(node, cls, keys, value, axes=(*axes, "channels"), arrays=arrays)
+        arrays, axes = {"weight": node.inputs[0]}, (*axes, "channels")
+        known = (n for n, own in enumerate(walk.steps) if own.kind is cls and own.arrays == arrays)
+        step = next(known, None)
+        if step is None:
+            walk.weight(node, 0)
+            keys, whole = {"features": weight[1]}, dataclasses.replace(value, rows=None)
+            step = walk.step(node, cls, keys, whole, arrays=arrays).step
+        made = dataclasses.replace(value, step=step, axes=axes, rows=None)
+        if value.rows is None:
+            return made
+        first, count = value.rows
+        return walk.step(node, Rows, {"first": first, "count": count}, made, axes=axes)
 
     @classmethod
     def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:

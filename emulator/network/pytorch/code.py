@@ -22,7 +22,7 @@ from ..from_torch import from_torch
 from ..load import Code
 from ..torch_network import TorchNetwork
 
-_SIZES = re.compile(r"[1-9]\d{0,6}(?:x[1-9]\d{0,6}){0,2}", re.ASCII)
+_SIZES = re.compile(r"[1-9]\d{0,6}((?:x[1-9]\d{0,6}){0,2}|(?:\+[1-9]\d{0,6}){1,3})", re.ASCII)
 
 
 def network_of_code(code: Code, sizes: str | None, seed: int) -> TorchNetwork:
@@ -30,7 +30,8 @@ def network_of_code(code: Code, sizes: str | None, seed: int) -> TorchNetwork:
     PyTorch with `seed`.
 
     `sizes` are those of a sample: "3x224x224" of an image, "128x40" of steps of values, "784" of
-    values, or of symbols where the model has an embedding.
+    values, or of symbols where the model has an embedding; "64+32" of a source's symbols and a
+    target's, which it takes as two inputs.
 
     Raises:
         InputError: there is no such function, it fails, makes no model, or makes one that no
@@ -48,22 +49,23 @@ def network_of_code(code: Code, sizes: str | None, seed: int) -> TorchNetwork:
     if _SIZES.fullmatch(sizes) is None:
         raise InputError(
             f"`input` = {sizes!r}: should be the sizes of a sample: 3x224x224 of an image, 128x40 of"
-            " steps of values, 784 of values or symbols"
+            " steps of values, 784 of values or symbols, 64+32 of symbols of a source and a target"
         )
     check_torch(code.blame)
     import torch
 
-    shape = [int(size) for size in sizes.split("x")]
+    sides = [[int(size) for size in side.split("x")] for side in sizes.split("+")]
     with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(sys.stderr):
         torch.manual_seed(seed)
         model = _made(code)
-    by_symbols = len(shape) == 1 and any(
+    by_symbols = len(sides[0]) == 1 and any(
         isinstance(module, torch.nn.Embedding) for module in model.modules()
     )
-    example = torch.zeros(2, *shape, dtype=torch.int64 if by_symbols else torch.float32)
+    kind = torch.int64 if by_symbols else torch.float32
+    examples = [torch.zeros(2, *shape, dtype=kind) for shape in sides]
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return from_torch(model, example)
+            return from_torch(model, tuple(examples) if len(examples) > 1 else examples[0])
     except InputError as error:
         line = _line(error.__context__, code.file)
         where = "" if line is None else f"{code.file}, line {line}: "

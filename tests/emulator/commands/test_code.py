@@ -68,6 +68,29 @@ def _made() -> Any:
     return nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10))
 
 
+SIDES = """\
+import torch
+
+
+class Crossed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9)
+        self.attend = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, source, target):
+        memory = self.table(source)
+        return self.head(self.attend(self.table(target), memory, memory)[0])
+"""
+
+
+def test_code_takes_a_source_and_a_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "my_model.py").write_text(SIDES)
+    assert status_of("plan", "my_model.py:Crossed", "--input", "3+2", "--devices", "2") == 0
+    assert "attend" in capsys.readouterr().out
+    assert status_of("plan", "my_model.py:Crossed", "--input", "3x4+2", "--devices", "2") == 2
+
+
 WRONG: dict[str, tuple[str, list[str], str]] = {
     "no function": (GOOD, ["my_model.py"], "name the function that makes the model"),
     "no input": (GOOD, ["my_model.py:make_model"], "needs `input`, .* --input 3x8x8|needs `input`"),

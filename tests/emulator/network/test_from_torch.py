@@ -326,7 +326,15 @@ WRONG: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "no module": (lambda: ({"a": 1}, torch.zeros(IMAGES)), "should be a torch.nn.Module"),
     "a class": (lambda: (ResNet, torch.zeros(IMAGES)), "`model`: .*should be a torch.nn.Module"),
     "an array": (lambda: (cnn(), np.zeros(IMAGES)), "`example`: .*should be one torch.Tensor"),
-    "several inputs": (lambda: (cnn(), (torch.zeros(IMAGES),)), "should be one torch.Tensor"),
+    "no inputs": (lambda: (cnn(), ()), "`example`: .*should be one torch.Tensor"),
+    "several images": (
+        lambda: (cnn(), (torch.zeros(IMAGES), torch.zeros(IMAGES))),
+        r"2 tensors, one of which is torch.float32 of \(2, 3, 8, 8\); several should be whole",
+    ),
+    "sides of other samples": (
+        lambda: (cnn(), (torch.ones(2, 3).long(), torch.ones(3, 3).long())),
+        r"one of which is torch.int64 of \(3, 3\); .* of as many samples",
+    ),
     "a number": (lambda: (cnn(), torch.tensor(3.0)), r"`example`: has the shape \(\)"),
     "no samples": (lambda: (cnn(), torch.zeros(0, 3, 8, 8)), r"\(0, 3, 8, 8\); its first axis"),
     "one image without samples": (

@@ -288,6 +288,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         masks = {
             "window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(),
             "slope": -distance.abs().float(),
+            "cross": torch.ones(TOKENS, TOKENS).tril().log(),
         }
         keys = {"scale": 0.3} if self.kind == "scaled" else {}
         made = functional.scaled_dot_product_attention(
@@ -297,7 +298,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
 
 
 REFUSED = {
-    "cross": "cross-attention",
+    "cross": "hides keys of other rows than the queries' own (cross-attention)",
     "shared": "only equal groups (grouped queries, GQA) are supported",
     "turned": "turns queries or keys by other angles than those of rotary embeddings (RoPE)",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
