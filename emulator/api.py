@@ -66,7 +66,15 @@ from .run import (
 )
 from .run import rate_range as range_of_plan
 from .run import simulate as run_simulation
-from .view import TraceRequest, pair_timeline, pair_trace, write_trace
+from .view import (
+    RunProgress,
+    TraceRequest,
+    call_announce,
+    call_progress,
+    pair_timeline,
+    pair_trace,
+    write_trace,
+)
 
 _LISTED_KEYS = (
     "resize",
@@ -223,6 +231,7 @@ def sweep(
         trials=trials,
         seed=seed,
         seeks=seeks,
+        announce=call_announce("sweep"),
     )
 
 
@@ -279,6 +288,7 @@ def study(
     check_files({key: value for key, value in values.items() if key in study_keys()}, csv=csv)
     path = None if csv is None else pathlib.Path(csv)
     how: dict[str, Any] = {"jobs": jobs, "csv": path, "restart": restart, "blame": "study"}
+    how["announce"] = call_announce("study")
     return run_study(values, seeds, own, data=loaded, **how)
 
 
@@ -525,13 +535,18 @@ def _trained(
 
     def record(record: EpochRecord, gathered: Weights) -> object:
         weights.update(gathered)
+        progress.progress.epoch(record.result)
         return on_epoch(record.result, gathered)
 
     with files:
         training = prepared_on_all(ranks, lambda: files.enter_context(prepare(ranks)))
         check_alike(ranks, training.data)
+        config = training.plan.config
+        shown = call_progress(config.progress, ranks.rank)
+        progress = RunProgress(files.enter_context(shown), config, training.data.n_train)
+        progress.start()
         with ending_together(ranks):
-            training.run(on_epoch=record, on_mini_batch=on_step, observer=observer)
+            training.run(progress.step, record, progress.resume, on_step, observer)
     made = ranks.share(training.recorder.results(weights) if ranks.rank == 0 else None)[0]
     ranks.free()
     return made

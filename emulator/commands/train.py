@@ -57,6 +57,7 @@ from ..run import (
 from ..view import (
     Line,
     Progress,
+    RunProgress,
     TraceRequest,
     accuracy_cost_line,
     bits_line,
@@ -168,7 +169,7 @@ def prepared_run(
             warning = long_work(config, plan.network, training.data.n_train, numbers=True)
             tell_warning(warning)
             progress.note(shown.announcement(ranks.size))
-            progress.start(training.data.n_train * config.epochs, config.epochs)
+            shown.start()
             yield shown
 
 
@@ -206,9 +207,10 @@ class Shown:
     """Where virtual time passes."""
 
     def __init__(self, training: Training, progress: Progress) -> None:
-        self.training, self._progress = training, progress
+        self.training = training
+        samples = training.data.n_train
+        self._progress = RunProgress(progress, training.plan.config, samples)
         self._data, self.history = training.data, training.recorder.history
-        self._samples_done = 0
 
     @property
     def _config(self) -> Config:
@@ -227,26 +229,24 @@ class Shown:
     def _notes(self) -> list[str]:
         return [self._data.note]
 
+    def start(self) -> None:
+        """Show that the run begins."""
+        self._progress.start()
+
     def resume(self, at: Position) -> None:
         """Show from where a run goes on."""
-        self._samples_done = at.epoch * self._data.n_train + at.step * self._config.batch
-        self._progress.note(f"resuming from {self._config.resume}: {self.training.place(at)}")
+        self._progress.resume(at)
+        self._progress.progress.note(
+            f"resuming from {self._config.resume}: {self.training.place(at)}"
+        )
 
     def step(self, result: StepResult) -> None:
         """Show a finished mini-batch."""
-        tally = result.tally
-        self._samples_done += tally.samples
-        self._progress.step(
-            self._samples_done,
-            result.epoch + 1,
-            tally.mean_loss,
-            tally.known_accuracy,
-            result.virtual_time_ps,
-        )
+        self._progress.step(result)
 
     def epoch(self, result: EpochRecord, _: Weights) -> None:
         """Show a finished epoch, whose results are in their file."""
-        self._progress.epoch(result.result)
+        self._progress.progress.epoch(result.result)
 
     def tables(self, full: bool) -> None:
         """Print tables at the end: the most loaded devices and links, or all."""

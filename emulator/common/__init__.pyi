@@ -20,6 +20,7 @@ from .file_kind import (
     unlike,
 )
 from .lock import own_folder
+from .log import logger
 from .machine import (
     Room,
     check_start,
@@ -199,6 +200,7 @@ __all__ = [
     "kind_of",
     "kind_of_hdf5",
     "listed",
+    "logger",
     "looks_like_text",
     "model_of",
     "name_of",

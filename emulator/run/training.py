@@ -17,7 +17,7 @@ import numpy as np
 
 from ...comm import Observer
 from ...launch import RankFailed, Ranks, Stopped
-from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile, plural
+from ..common import BUG_STATUS, INPUT_STATUS, InputError, WholeFile, logger, plural
 from ..data import Dataset
 from ..plan import ChainPlan, Plan, check_normalised, fitting_data, limited, training_data
 from .epochs import OnEpoch, OnStep, SharedData, Task, train
@@ -164,14 +164,26 @@ class Training:
 
         def step(result: StepResult) -> None:
             for row, number in self.recorder.step(result):
+                log.debug(
+                    "mini-batch %d: loss %.4f, virtual time %d ps",
+                    *(number, row.loss, row.virtual_time_ps),
+                )
                 on_mini_batch(number, row.loss, row.virtual_time_ps)
             on_step(result)
 
         def epoch(result: EpochRecord, weights: Weights) -> object:
             self.recorder.record(result, weights)
+            log.info("%s", result.result.shown(config.epochs))
             return on_epoch(result, weights)
 
-        self._on_resume = on_resume
+        def resume(at: Position) -> None:
+            log.info("resuming from %s: %s", config.resume, self.place(at))
+            on_resume(at)
+
+        log, config, self._on_resume = logger("train"), self.plan.config, resume
+        if self._ranks.rank == 0:
+            where = self.plan.title, config.schedule.name, self.data.name, self.data.n_train
+            log.info("%s, %s, %s: %d samples, seed %d", *where, config.seed)
         with self.recorder:
             history = train(
                 *(self.plan, self.data, self._ranks, step, epoch),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..common import logger
 from ..number import Precision
 from ..plan import Plan, plan_run
 from ..run import Diverged, EpochRecord, Position, Results, Training
@@ -100,7 +101,19 @@ def train_formats(
     planned = [
         (plan_run(config, network=network, cluster=cluster), start) for config, start in starts
     ]
+    note = logged(note)
     return [trained_in(plan, process, start, runs.series, note) for plan, start in planned]
+
+
+def logged(note: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what writes a line into the library's log, and calls `note` with it."""
+    log = logger("precision")
+
+    def both(line: str) -> None:
+        log.info("%s", line)
+        note(line)
+
+    return both
 
 
 def trained_in(

@@ -28,7 +28,7 @@ from ..number import Precision
 from ..plan import ChainPlan, make_plan
 from ..run import going_on, runs_of, steady_state
 from ..view import new_figure, save_figure
-from .formats import FormatOutcome, trained_in
+from .formats import FormatOutcome, logged, trained_in
 
 if TYPE_CHECKING:
     from ...launch import Ranks
@@ -140,7 +140,7 @@ def search_formats(
         InputError: something in a configuration is invalid, or the reference diverges.
         StoppedRun: a signal has ended a run at a checkpoint.
     """
-    return _Search(runs, formats, limit, process, note).search()
+    return _Search(runs, formats, limit, process, logged(note)).search()
 
 
 class _Search:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ..cluster import changeable_keys
-from ..common import Figures, InputError, Mean, format_time_ps, html_table, plural
+from ..common import Figures, InputError, Mean, format_time_ps, html_table, logger, plural
 from ..config import Config, settings_config
 from ..data import Dataset
 from ..plan import plan_run
@@ -279,10 +279,13 @@ def run_study(
         runs = [journal.done.get(identity) for identity in known]
     missing = [place for place, run in enumerate(runs) if run is None]
 
+    log = logger("study")
+
     def row_of(place: int, run: Trained) -> dict[str, Any]:
         return {**points[place].keys, **dataclasses.asdict(run)}
 
     try:
+        log.info("%d runs, %d of them in the file", len(points), len(points) - len(missing))
         with announce(len(points), len(points) - len(missing)) as advance:
             tasks = [(points[place], data) for place in missing]
             workers = ranks or SingleProcess()
@@ -291,6 +294,7 @@ def run_study(
                 runs[place] = run
                 if journal is not None:
                     journal.add(row_of(place, run), known[place])
+                log.info("%s", row_of(place, run))
                 advance()
         rows = [row_of(place, run) for place, run in enumerate(runs) if run is not None]
         if journal is not None:

@@ -30,6 +30,7 @@ from .limits import (
     stage_lines,
     wider_links,
 )
+from .notebook import call_announce, call_progress
 from .picture import (
     coinciding,
     log_ticks,
@@ -39,7 +40,7 @@ from .picture import (
     save_figure,
     whole_ticks,
 )
-from .progress import Progress, make_progress, point_progress
+from .progress import Progress, RunProgress, make_progress, point_progress
 from .simulation import (
     accuracy_cost_line,
     cause_as_json,
@@ -98,6 +99,7 @@ __all__ = [
     "PipelineDrawing",
     "Progress",
     "RowRun",
+    "RunProgress",
     "RunSamples",
     "Span",
     "SpanRecorder",
@@ -107,6 +109,8 @@ __all__ = [
     "accuracy_cost_line",
     "at_values",
     "bits_line",
+    "call_announce",
+    "call_progress",
     "cause_as_json",
     "choice_text",
     "class_words",

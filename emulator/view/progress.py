@@ -5,7 +5,6 @@ lines.
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     import rich.progress
     from typing_extensions import Self
 
-    from ..run import EpochResult
+    from ..config import Config
+    from ..run import EpochResult, Position, StepResult
 
 
 # Columns of the text beside a bar, and of the bar, which is shortened on a narrow terminal.
@@ -118,13 +118,13 @@ class PlainProgress(Progress):
             f"{samples_done}/{self._total} samples",
             f"{rate:.0f} samples/s",
         ]
-        parts += _figures(loss, accuracy, virtual_time_ps)
+        parts += step_figures(loss, accuracy, virtual_time_ps)
         if rate > 0:
             parts.append(f"{_clock_time((self._total - samples_done) / rate)} left")
         self._print("  ".join(parts))
 
     def epoch(self, row: EpochResult) -> None:
-        self._print(_epoch_line(row, self._epochs))
+        self._print(row.shown(self._epochs))
 
     def note(self, text: str) -> None:
         for line in wrapped(text, screen_width()):
@@ -199,7 +199,7 @@ class LiveProgress(Progress):
             self._task,
             completed=samples_done,
             description=f"epoch {epoch}/{self._epochs}",
-            figures="  ".join(figures + _figures(loss, accuracy, virtual_time_ps)),
+            figures="  ".join(figures + step_figures(loss, accuracy, virtual_time_ps)),
         )
         now = self._clock()
         if now - self._drawn >= self._redraw_s:
@@ -207,7 +207,7 @@ class LiveProgress(Progress):
             self._bar.refresh()
 
     def epoch(self, row: EpochResult) -> None:
-        self.note(_epoch_line(row, self._epochs))
+        self.note(row.shown(self._epochs))
 
     def note(self, text: str) -> None:
         self._console.print(escaped(text), markup=False, soft_wrap=True)
@@ -216,6 +216,29 @@ class LiveProgress(Progress):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+class RunProgress:
+    """Tells a progress what a run does: counts samples, from where it goes on, too."""
+
+    def __init__(self, progress: Progress, config: Config, samples: int) -> None:
+        self.progress, self._batch, self._samples = progress, config.batch, samples
+        self._epochs, self._done = config.epochs, 0
+
+    def start(self) -> None:
+        """Begin the run, whose epochs have `samples` each."""
+        self.progress.start(self._samples * self._epochs, self._epochs)
+
+    def resume(self, at: Position) -> None:
+        """Go on from a position."""
+        self._done = at.epoch * self._samples + at.step * self._batch
+
+    def step(self, result: StepResult) -> None:
+        """Report a replica's share of a mini-batch."""
+        tally = result.tally
+        self._done += tally.samples
+        figures = tally.mean_loss, tally.known_accuracy, result.virtual_time_ps
+        self.progress.step(self._done, result.epoch + 1, *figures)
 
 
 def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
@@ -229,7 +252,8 @@ def make_progress(mode: ProgressMode, rank: int = 0) -> Progress:
     return PlainProgress(interval=0.0 if mode == "steps" else _INTERVAL_S)
 
 
-def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -> list[str]:
+def step_figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -> list[str]:
+    """Return the loss, the accuracy and the time of a mini-batch, as far as they are known."""
     figures = []
     if loss is not None:
         figures.append(f"loss {loss:.4f}")
@@ -237,15 +261,6 @@ def _figures(loss: float | None, accuracy: float | None, virtual_time_ps: int) -
         figures.append(f"accuracy {100 * accuracy:.1f} %")
     figures.append(f"virtual {format_time_ps(virtual_time_ps)}")
     return figures
-
-
-def _epoch_line(row: EpochResult, epochs: int) -> str:
-    tested = f", test accuracy {100 * row.test_accuracy:.2f} %"
-    return (
-        f"epoch {row.epoch}/{epochs} done: loss {row.train_loss:.4f}"
-        f"{'' if math.isnan(row.test_accuracy) else tested}, "
-        f"virtual {format_time_ps(row.virtual_time_ps)}, host {row.host_time_s:.1f} s"
-    )
 
 
 def _clock_time(seconds: float) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....comm.exchange import BINS, GivenBytes, Traffic
 from ....launch import Ranks
-from ...common import InputError, plain
+from ...common import InputError, format_time_ps, plain
 from ...device import Rules, Tally
 from .usage import ResourceUse, Usage
 
@@ -309,13 +309,22 @@ class EpochResult(NamedTuple):
     virtual_time_ps: int
     host_time_s: float
 
+    def shown(self, epochs: int) -> str:
+        """Return it as a line about one of `epochs`."""
+        tested = f", test accuracy {100 * self.test_accuracy:.2f} %"
+        return (
+            f"epoch {self.epoch}/{epochs} done: loss {self.train_loss:.4f}"
+            f"{'' if math.isnan(self.test_accuracy) else tested}, "
+            f"virtual {format_time_ps(self.virtual_time_ps)}, host {self.host_time_s:.1f} s"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as JSON's values; NaN is None."""
         said: dict[str, Any] = plain(self)
         return said
 
     def __dir__(self) -> list[str]:
-        return [*self._fields, "to_dict"]
+        return [*self._fields, "shown", "to_dict"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ....launch import Ranks, SingleProcess, WorkerLost, in_parallel, usable_cores
 from ...cluster import Board, Gpu
-from ...common import InputError
+from ...common import InputError, logger
 from ...config import settings_config
 from ...network import with_formats
 from ...number import precision_of
@@ -411,9 +411,11 @@ def run_space(
             return [place for place, measured in enumerate(measurements) if measured is None]
         return seeking.next(of_rows(), max(jobs, workers.size - 1))
 
+    log = logger("sweep")
     # The most that are computed: a search may end before.
     total = len(points) if search is None or trials is None else trials
     try:
+        log.info("%d points, %d of them in the file", total, len(points) - len(missing))
         with announce(total, min(total, len(points) - len(missing))) as advance:
             while places := next_places():
                 tasks = [(points[place], epoch_images, ranged) for place in places]
@@ -422,6 +424,7 @@ def run_space(
                     measurements[place] = measured
                     if journal is not None:
                         journal.add(row_of(points[place], measured, ranged), known[place])
+                    log.debug("%s", row_of(points[place], measured, ranged))
                     advance()
         computed = [place for place, measured in enumerate(measurements) if measured is not None]
         rows = [row for row in of_rows() if row is not None]
