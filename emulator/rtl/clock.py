@@ -9,7 +9,8 @@ It differs from `timing/device_clock.py` in what a board has and the model leave
 - FP under ICP starts a row when the partial sums from the slice before are there, and EB under OCP
   likewise: each sum takes its products one by one, starting from those (docs/numerics.md). The
   model adds them to a row that is done.
-- Where maps are rounded in blocks, rows take cycles, and so do weights after their update.
+- Where maps are rounded in blocks, rows take cycles, and so do weights after their update. By
+  chance, rows wait until their random words are drawn.
 - An update starts when EB, too, has done the mini-batch, since EB reads the same weights. The host
   sends the images of the next mini-batch from the cycle after the first device's update, so Act-RAM
   needs no room for them before.
@@ -28,7 +29,7 @@ from ..plan import ChainPlan
 from ..schedule import MicroBatch, SampleSpan
 from ..timing import DeviceClock, SliceClock
 from .design import DeviceDesign, EngineDesign, Room, SliceDesign
-from .formats import row_latency
+from .formats import RowDraws, row_latency
 
 ACCEPT = 1
 """Cycles from a row's arrival to its place in Act-RAM, or in another memory of rows."""
@@ -57,6 +58,14 @@ class RtlSliceClock(SliceClock):
         rounds_dx = design.summed(precision.errors) < design.arriving
         self._round_dx_ps = row_latency(precision.errors) * device.period_ps if rounds_dx else 0
         self._round_dy_ps = row_latency(precision.errors) * device.period_ps if is_end else 0
+        self._draws = (
+            None if is_end else self._words("activations", design.activation_draws(precision))
+        )
+        self._dx_draws = self._dy_draws = None
+        if rounds_dx:
+            self._dx_draws = self._words("errors of inputs", design.input_error_draws(precision))
+        if is_end:
+            self._dy_draws = self._words("errors", design.output_error_draws(precision))
         self._loss_ps = device.period_ps if is_end else 0
         bias = design.bias
         self._add = (
@@ -91,6 +100,22 @@ class RtlSliceClock(SliceClock):
 
     def _engine(self, name: str, engine: EngineDesign) -> FifoResource:
         return self._resource(name, engine.row_cycles, engine.tail)
+
+    def _words(self, what: str, draws: RowDraws | None) -> FifoResource | None:
+        """Return the generators of a map's random words; a row takes its own, and leaves at once."""
+        if draws is None:
+            return None
+        words = self._resource(f"words of {what} of {self._design.part}", draws.cycles)
+        words.free_ps = draws.first_cycle * self._period_ps
+        return words
+
+    def _drawn(self, words: FifoResource | None, at: Times) -> Times:
+        """Return when rows have their random words, if they need any."""
+        if words is None:
+            return at
+        taken = words.serve(self._accepted(at)) - words.row_ps
+        self._waits(at, taken)
+        return taken
 
     def _accepted(self, times: Times) -> Times:
         return times + ACCEPT * self._period_ps
@@ -135,8 +160,9 @@ class RtlSliceClock(SliceClock):
                 assert step.rows is not None
                 at = at[:, step.rows.forward] + self._period_ps
             times[step.makes.number] = at
-        if self._round_ps:
-            times[self._design.layer.hands_on[0].number] = at + self._round_ps
+        if self._round_ps or self._draws is not None:
+            rounded = self._drawn(self._draws, at) + self._round_ps
+            times[self._design.layer.hands_on[0].number] = rounded
 
     def deactivate(self, times: dict[int, Times]) -> None:
         """Replace the error times of the SFU's results by those of its inputs."""
@@ -150,7 +176,7 @@ class RtlSliceClock(SliceClock):
                     np.searchsorted(step.rows.backward, np.arange(came.shape[1]), side="right") - 1
                 )
                 self._waits(came, at[:, last] - self._period_ps)
-        times[self.outputs] = at + self._round_dy_ps
+        times[self.outputs] = self._drawn(self._dy_draws, at) + self._round_dy_ps
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:
         """Return when rows of input errors are on their bus, given when `dy` and `partial` are."""
@@ -174,7 +200,7 @@ class RtlSliceClock(SliceClock):
             rows = self._joined(self._joins[1], rows, partial)
         elif partial is not None:
             self._waits(partial[:, -1:] if flat else partial, started)
-        return rows + self._round_dx_ps
+        return self._drawn(self._dx_draws, rows) + self._round_dx_ps
 
     def kept_errors(self, dy: Times) -> Times:
         """Return when rows of errors are there for PG."""

@@ -38,7 +38,7 @@ from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
 from ..number import SINGLE, Precision
 from ..plan import ChainPlan
-from .formats import ROUNDING_TAIL, check_formats
+from .formats import RowDraws, by_chance, check_formats, rounding_cycles
 from .verilator import sources
 
 KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
@@ -209,8 +209,8 @@ class BiasDesign:
 
 @dataclasses.dataclass(frozen=True)
 class SliceDesign:
-    """A slice's modules; `weight_blocks` are those in which its weights are rounded after an
-    update.
+    """A slice's modules; in `rounding_cycles` its weights are rounded after an update, where they
+    are not with it.
     """
 
     part: Slice
@@ -221,7 +221,7 @@ class SliceDesign:
     update_cycles: int
     latency: int
     bias: BiasDesign | None
-    weight_blocks: int = 0
+    rounding_cycles: int = 0
 
     @property
     def layer(self) -> Layer:
@@ -277,17 +277,29 @@ class SliceDesign:
         own = first_own(begin, errors) - begin if self.is_icp else self.arriving
         return min(own, self.arriving)
 
+    def activation_draws(self, precision: Precision) -> RowDraws | None:
+        """Return the words by which what its SFU hands on is rounded by chance; None if it is not."""
+        made = self.layer.hands_on[0]
+        cycles = self.fp.row_cycles
+        return RowDraws.of(precision, "activations", made.number, made.shape, 0, cycles)
+
+    def output_error_draws(self, precision: Precision) -> RowDraws | None:
+        """Return the words of the errors of its outputs, where these come from the host."""
+        made, cycles = self.layer.makes, self.fp.row_cycles
+        return RowDraws.of(precision, "errors", made.number, self.layer.output, 0, cycles)
+
+    def input_error_draws(self, precision: Precision) -> RowDraws | None:
+        """Return the words of the errors of its inputs, from the first channel on that it rounds."""
+        if self.eb is None:
+            return None
+        first = self.summed(precision.errors) + (self.part.begin if self.is_icp else 0)
+        tensor, cycles = self.layer.reads.number, self.eb.row_cycles
+        return RowDraws.of(precision, "errors", tensor, self.layer.input, first, cycles)
+
     @property
     def steps(self) -> tuple[SfuStep, ...]:
         """The steps of the SFU behind it."""
         return self.layer.sfu if self.part.is_last else ()
-
-    @property
-    def rounding_cycles(self) -> int:
-        """Cycles in which its weights are rounded in blocks after an update; other formats take
-        none.
-        """
-        return self.weight_blocks + ROUNDING_TAIL if self.weight_blocks else 0
 
     @property
     def words(self) -> int:
@@ -314,6 +326,7 @@ class DeviceDesign:
     left: tuple[Stream, ...]
     right: tuple[Stream, ...]
     precision: Precision
+    seed: int = 0
 
     @property
     def is_end(self) -> bool:
@@ -345,7 +358,7 @@ def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
         *(streams(plan.mapping, link) for link in range(plan.devices - 1)),
         (),
     ]
-    precision, designs = plan.config.precision, []
+    precision, seed, designs = plan.config.precision, plan.config.seed, []
     for device, slices in enumerate(plan.mapping.devices):
         period_ps = plan.cluster.board(device).period_ps
         parts = tuple(
@@ -354,7 +367,7 @@ def designs_of(plan: ChainPlan, latency: int = 0) -> tuple[DeviceDesign, ...]:
         )
         sides = crossing[device], crossing[device + 1]
         walk = plan.timing.streams(device)
-        designs.append(DeviceDesign(device, parts, period_ps, walk, *sides, precision))
+        designs.append(DeviceDesign(device, parts, period_ps, walk, *sides, precision, seed))
     return tuple(designs)
 
 
@@ -403,12 +416,13 @@ def slice_design(
         if part.is_last and layer.bias
         else None
     )
-    size = precision.weights.block
-    along, others = (
-        (outputs, words // outputs) if part.cut is Cut.ICP else (words // outputs, outputs)
+    rounded = rounding_cycles(
+        precision.weights,
+        (outputs, words // outputs),
+        across=part.cut is Cut.ICP,
+        chance=by_chance(precision, "weights"),
     )
-    blocks = -(-along // size) * others if size else 0
-    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias, blocks)
+    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias, rounded)
 
 
 def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> BiasDesign:

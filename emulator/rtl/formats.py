@@ -7,7 +7,9 @@ narrow numbers as fp32 numbers of their values; memories and line buffers hold c
 
 from __future__ import annotations
 
+import dataclasses
 import struct
+from collections.abc import Mapping
 
 from ...kernels.number import (
     BIAS,
@@ -18,6 +20,7 @@ from ...kernels.number import (
     NumberFormat,
     Rounding,
 )
+from ...kernels.quantise import PhiloxStream
 from ..common import InputError
 from ..number import KINDS, Precision
 
@@ -28,6 +31,15 @@ none.
 
 ROUNDING_TAIL = 3
 """Cycles from the last block of weights to its codes in LPRAM."""
+
+DRAW_CYCLES = 10
+"""Cycles in which `sv/philox.sv` takes a counter."""
+
+WORDS = 4
+"""Random words of a counter."""
+
+_DRAWN_TOGETHER = 8
+"""Weights that stand alone, and are rounded by chance at once."""
 
 _HAVE = "fp32, bf16, fp16, fp8, fixed point, and formats of blocks, such as mxint8"
 _LEAST_STEP = -22  # of an element: fp32 holds its values under every scale
@@ -56,10 +68,10 @@ def check_formats(precision: Precision) -> None:
             continue
         if kind in ("gradients", "states"):
             raise InputError(f"{given} keeps {kind} in fp32; leave out `{kind}`")
-        if precision.rounding_of(kind) is Rounding.STOCHASTIC:
+        if kind == "master" and by_chance(precision, kind):
             raise InputError(
-                f"{given} rounds {kind} to even, away or to zero, not by chance; give another"
-                " `rounding`"
+                f"{given} rounds by chance what engines read, and keeps a `master` in fp32 beside"
+                " that; leave out `master`"
             )
         if number.tensor_bytes:
             raise InputError(
@@ -73,6 +85,15 @@ def check_formats(precision: Precision) -> None:
             f"{given} updates weights in fp32, or in their own format if that has no blocks; leave"
             " out `master`"
         )
+
+
+def by_chance(precision: Precision, kind: str) -> bool:
+    """Return whether numbers of a kind are rounded by random words; weights that are their own
+    master copy are rounded as that.
+    """
+    if precision.format(kind).grid is None or (kind == "weights" and not precision.has_copies):
+        return False
+    return precision.rounding_of(kind) is Rounding.STOCHASTIC
 
 
 def _has_codes(number: NumberFormat) -> bool:
@@ -144,6 +165,99 @@ def _significand(number: NumberFormat) -> int:
     if number.grid is None:
         return FRACTION_BITS + 1
     return max(_element(number.grid).fraction_bits + 1, 1 - BIAS - _least_place(number) + 1)
+
+
+def stream_literal(tensor: int, kind: str) -> str:
+    """Return the second word of the counters for a tensor, or a layer's weights, of a kind."""
+    number, *_ = PhiloxStream(0, tensor, KINDS.index(kind), 0).words_of
+    return f"32'd{number}"
+
+
+def seed_literal(seed: int) -> str:
+    """Return the key of all counters of a run."""
+    return f"64'h{seed % (1 << 64):x}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowDraws:
+    """The random words of a map's rows, as `sv/row_words.sv` draws them: for the tensor and the
+    purpose that `stream` says, of so many channels of the map `apart`, from the `first` one on.
+    """
+
+    stream: str
+    first: int
+    apart: int
+    rows: int
+    units: int
+    groups: int
+
+    @classmethod
+    def of(
+        cls,
+        precision: Precision,
+        kind: str,
+        tensor: int,
+        shape: tuple[int, int, int],
+        first: int,
+        cycles: int,
+    ) -> RowDraws | None:
+        """Return those of a tensor of (channels, rows, columns), whose channels from the first one
+        on are rounded as their kind; None if not by chance. Words of a row come within `cycles`, as
+        far as a generator for each counter makes them.
+        """
+        if not by_chance(precision, kind):
+            return None
+        channels, rows, columns = shape
+        counters = columns * _counters(channels - first)
+        units = -(-counters // max(1, (cycles - 2) // DRAW_CYCLES))
+        return cls(
+            stream_literal(tensor, kind), first, channels, rows, units, -(-counters // units)
+        )
+
+    @property
+    def first_cycle(self) -> int:
+        """The cycle from which the first row's words are there."""
+        return DRAW_CYCLES * self.groups
+
+    @property
+    def cycles(self) -> int:
+        """Cycles from the words of a row to those of the next."""
+        return self.first_cycle + 2
+
+    def parameters(self, seed: int, depth: int) -> Mapping[str, int | str]:
+        """Return the parameters of `round_rows` for a run's seed and so many rows that wait."""
+        return {
+            "FIRST": self.first,
+            "APART": self.apart,
+            "ROWS": self.rows,
+            "STREAM": self.stream,
+            "SEED": seed_literal(seed),
+            "UNITS": self.units,
+            "DEPTH": depth,
+        }
+
+
+def _counters(values: int) -> int:
+    """Return how many counters values side by side touch at most, wherever they begin."""
+    return (values + 2 * (WORDS - 1)) // WORDS
+
+
+def rounding_cycles(
+    number: NumberFormat, weights: tuple[int, int], *, across: bool, chance: bool
+) -> int:
+    """Return the cycles in which the weights of a slice, (output channels, weights of each), are
+    rounded behind an update: in blocks, which may lie `across` output channels, or by chance.
+    Others take none.
+    """
+    if not number.block and not chance:
+        return 0
+    outputs, inner = weights
+    across = across and number.block > 0
+    along, others = (outputs, inner) if across else (inner, outputs)
+    size = min(along, number.block or _DRAWN_TOGETHER)
+    counters = size if across else _counters(size)
+    blocks = -(-along // size) * others
+    return blocks * (DRAW_CYCLES * counters + 2 if chance else 1) + ROUNDING_TAIL
 
 
 def row_latency(number: NumberFormat) -> int:

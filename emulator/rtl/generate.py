@@ -15,7 +15,7 @@ from ..network.operations.pool import MaxPool
 from ..plan import ChainPlan
 from .clock import clocks_of, run_mini_batches
 from .design import DeviceDesign, Room, SliceDesign, comment, designs_of
-from .formats import literal, row_latency
+from .formats import RowDraws, literal, row_latency
 from .ports import (
     ERRORS,
     FORMATS,
@@ -159,11 +159,20 @@ class _Top:
         ]
 
     def _rounded(
-        self, name: str, kind: str, channels: int, columns: int, to: _Bus, sums: int = 0
+        self,
+        name: str,
+        kind: str,
+        size: tuple[int, int],
+        to: _Bus,
+        room: Room,
+        draws: RowDraws | None,
+        sums: int = 0,
     ) -> _Bus:
-        """Return the bus of rows of a whole map that are rounded as their kind on their way to
-        another bus, but for the first channels, `sums` of them.
+        """Return the bus of rows of a whole map, of (channels, columns), that are rounded as their
+        kind on their way to another bus, but for the first channels, `sums` of them; maybe by
+        chance.
         """
+        channels, columns = size
         number = self._precision.format(kind.lower())
         if number.grid is None:
             return to
@@ -175,7 +184,10 @@ class _Top:
             "SUMS": sums,
             "LATENCY": row_latency(number),
         }
+        if draws is not None:
+            parameters |= draws.parameters(self._device.seed, room.rows)
         ports = {**_same("clk", "reset"), **_both("in", raw), **_both("out", to)}
+        ports["overrun"] = self._overrun()
         self._body.append(instance("round_rows", f"{name}_rounded", parameters, ports) + "\n")
         return raw
 
@@ -249,8 +261,9 @@ class _Top:
         beyond = self._inputs[walk.errors_arriving[0]] if comes_back else None
         sums = design.summed(self._precision.errors)
         if design.eb is not None and sums < design.arriving:
-            size = design.arriving, design.layer.input[2]
-            dx = self._rounded(f"{name}_sums", "ERRORS", *size, dx, sums)
+            size, room = (design.arriving, design.layer.input[2]), self._rooms[place]
+            draws = design.input_error_draws(self._precision)
+            dx = self._rounded(f"{name}_sums", "ERRORS", size, dx, room, draws, sums)
         settings = {name: f"of_{name}" for name in SETTINGS}
         done = {
             f"{phase}_done": f"rows_done[{3 * place + bit}]"
@@ -275,7 +288,9 @@ class _Top:
             **done,
             "overrun": self._overrun(),
         }
-        parameters = slice_parameters(design, self._rooms[place], self._precision)
+        parameters = slice_parameters(
+            design, self._rooms[place], self._precision, self._device.seed
+        )
         self._body.append(instance("slice", name, parameters, ports) + "\n")
         if self._precision.has_copies:
             unit = self._units.index((place, "master"))
@@ -338,7 +353,9 @@ class _Top:
             is_end
         ):  # all others come from EB, rounded; what the SFU lets pass of them stays as it is
             channels, _, columns = design.layer.output
-            errors = self._rounded(f"{name}_errors", "ERRORS", channels, columns, dy)
+            draws = design.output_error_draws(self._precision)
+            size = channels, columns
+            errors = self._rounded(f"{name}_errors", "ERRORS", size, dy, room, draws)
         for number, step in enumerate(design.steps):
             kind = "max_pool" if isinstance(step.operation, MaxPool) else "relu"
             title = f"{name}_{kind.replace('-', '_')}{number}"
@@ -369,7 +386,8 @@ class _Top:
             return y
         channels, _, columns = design.layer.hands_on[0].shape
         result = self._bus(f"{name}_result", y.words)
-        raw = self._rounded(f"{name}_whole", "ACTIVATIONS", channels, columns, result)
+        draws, size = design.activation_draws(self._precision), (channels, columns)
+        raw = self._rounded(f"{name}_whole", "ACTIVATIONS", size, result, room, draws)
         self._body.append(f"    assign {raw.valid} = {y.valid};\n    assign {raw.row} = {y.row};\n")
         return result
 

@@ -7,6 +7,7 @@ in `sv/` have parameters.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 
 from ..mapping import Stream, StreamKey
@@ -14,7 +15,7 @@ from ..network import SfuStep, Tensor
 from ..network.operations.pool import MaxPool
 from ..number import Precision
 from .design import BiasDesign, DeviceDesign, Room, SliceDesign
-from .formats import factors
+from .formats import by_chance, factors, seed_literal, stream_literal
 
 IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
 """Ports to the host: what enters the chain, its outputs, and their errors."""
@@ -111,9 +112,9 @@ _AXES = "ROWS", "COLUMNS"
 
 
 def slice_parameters(
-    design: SliceDesign, room: Room, precision: Precision
+    design: SliceDesign, room: Room, precision: Precision, seed: int = 0
 ) -> Mapping[str, int | str]:
-    """Return the parameters of a `slice`."""
+    """Return the parameters of a `slice` in a run of this seed."""
     part, layer = design.part, design.layer
     kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window
     eb = design.eb
@@ -143,6 +144,7 @@ def slice_parameters(
         "SLOTS": room.samples,
         "DEPTH": room.rows,
         **(_format_parameters(design, precision) if not precision.is_single else {}),
+        **(_draw_parameters(design, seed) if by_chance(precision, "weights") else {}),
     }
 
 
@@ -156,6 +158,18 @@ def _format_parameters(design: SliceDesign, precision: Precision) -> Mapping[str
         **{f"{engine}_SIGNIFICAND": bits for engine, (bits, _) in engines.items()},
         **subnormals,
         "FIRST": design.part.in_channels.start,
+    }
+
+
+def _draw_parameters(design: SliceDesign, seed: int) -> Mapping[str, int | str]:
+    part, layer = design.part, design.layer
+    _, inputs, *taps = layer.weight_shape
+    first = part.out_channels.start * inputs + part.in_channels.start
+    return {
+        "WEIGHT_FIRST": first * math.prod(taps),
+        "WEIGHT_ROW": inputs * math.prod(taps),
+        "WEIGHT_STREAM": stream_literal(layer.stream, "weights"),
+        "SEED": seed_literal(seed),
     }
 
 

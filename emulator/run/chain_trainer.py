@@ -332,7 +332,9 @@ def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
     images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
     formats = MapFormats(config.precision, config.seed, arena)
     reads = plan.network.layers[0].reads
-    images = formats.of(reads.formats).rounded("activations", images, reads.number)
+    images = formats.of(reads.formats).rounded(
+        "activations", images, reads.number, np.arange(data.n_train)
+    )
     labels, rules = data.train_labels[order], trainer._rules(0)
     places = [slice(first, first + config.batch) for first in range(0, data.n_train, config.batch)]
     batches = [

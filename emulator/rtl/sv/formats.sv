@@ -8,7 +8,7 @@ package formats;
         logic signed [8:0] least_exponent;
         logic [31:0]       largest;         // as an fp32 number
         logic              overflows;       // to infinity
-        logic [1:0]        rounding;        // even, away, zero: as `quantise` has them
+        logic [1:0]        rounding;        // even, away, zero, by chance: as `quantise` has them
         logic [16:0]       block;           // numbers that share a scale; 0: each stands alone
         logic              floor;           // the scale is by OCP's rule
     } format_t;

@@ -3,8 +3,8 @@
 // words in a row.
 //
 // Words are codes of a format, to which what is written is rounded. With a MASTER the update, and the host, read and write
-// a copy in fp32. Where words share scales, they are rounded by `weight_blocks` when the update is `done`; so they are
-// `settled` later. Without blocks they are with the update.
+// a copy in fp32. Where words share scales, or are rounded by chance, `weight_blocks` rounds them when the update is `done`;
+// so they are `settled` later. Others are with the update.
 module lpram #(
     parameter int WORDS      = 1,
     parameter int TAPS       = 1,
@@ -15,6 +15,10 @@ module lpram #(
     parameter int MASTER     = 0,
     parameter int OUTPUTS    = 1,  // output channels
     parameter int ACROSS     = 0,  // blocks are of output channels
+    parameter int FIRST      = 0,  // as `weight_blocks` has them
+    parameter int ROW        = WORDS / OUTPUTS,
+    parameter logic [31:0] STREAM = 32'd0,
+    parameter logic [63:0] SEED   = 64'd0,
     parameter int ENTRY_BITS = WORDS > 1 ? $clog2(WORDS) : 1,
     parameter int WORD_BITS  = $clog2(WORDS + LANES)
 ) (
@@ -90,9 +94,11 @@ module lpram #(
 
     // ---- The words.
 
-    if (FORMAT.block != 17'd0) begin : g_blocks
-        localparam int ALONG = ACROSS != 0 ? OUTPUTS : WORDS / OUTPUTS;
-        localparam int SIZE  = ALONG < int'(FORMAT.block) ? ALONG : int'(FORMAT.block);  // of a block
+    if (FORMAT.block != 17'd0 || FORMAT.rounding == 2'd3) begin : g_blocks
+        localparam int LIES  = FORMAT.block != 17'd0 ? ACROSS : 0;
+        localparam int ALONG = LIES != 0 ? OUTPUTS : WORDS / OUTPUTS;
+        localparam int MOST  = FORMAT.block != 17'd0 ? int'(FORMAT.block) : 8;
+        localparam int SIZE  = ALONG < MOST ? ALONG : MOST;  // of a block
 
         logic [WORDS*CODE-1:0] words;
         logic [SIZE*ENTRY_BITS-1:0] block_words;
@@ -102,7 +108,10 @@ module lpram #(
         for (genvar i = 0; i < SIZE; i++) begin : g_reads
             assign block[i*32+:32] = block_reaches[i] ? g_master.words[block_words[i*ENTRY_BITS+:ENTRY_BITS]] : 32'd0;
         end
-        weight_blocks #(.FORMAT(FORMAT), .WORDS(WORDS), .OUTPUTS(OUTPUTS), .ACROSS(ACROSS)) to_grid (
+        weight_blocks #(
+            .FORMAT(FORMAT), .WORDS(WORDS), .OUTPUTS(OUTPUTS), .ACROSS(LIES), .FIRST(FIRST), .ROW(ROW),
+            .STREAM(STREAM), .SEED(SEED)
+        ) to_grid (
             .clk, .reset, .start(done), .block_words, .block_reaches, .block, .words, .done(settled)
         );
         for (genvar i = 0; i < FP_TILES * TAPS; i++) begin : g_fp_reads
@@ -123,10 +132,10 @@ module lpram #(
         for (genvar lane = 0; lane < LANES; lane++) begin : g_written
             logic [31:0] number;
 
-            on_grid #(.FORMAT(FORMAT)) to_grid (.x(written[lane*32+:32]), .y(number));
+            on_grid #(.FORMAT(FORMAT)) to_grid (.x(written[lane*32+:32]), .word('0), .y(number));
             pack #(.FORMAT(FORMAT)) value (.x(number), .exponent('0), .code(codes[lane*BITS+:BITS]));
         end
-        on_grid #(.FORMAT(FORMAT)) host_to_grid (.x(host_data), .y(host_number));
+        on_grid #(.FORMAT(FORMAT)) host_to_grid (.x(host_data), .word('0), .y(host_number));
         pack #(.FORMAT(FORMAT)) new_value (.x(host_number), .exponent('0), .code(new_code));
 
         always_ff @(posedge clk) begin

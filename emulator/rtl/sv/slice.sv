@@ -50,6 +50,12 @@ module slice #(
     parameter int PG_SIGNIFICAND = 24,
     parameter int PG_SUBNORMAL   = 1,
     parameter int FIRST          = 0,  // of the layer's input channels
+    // Of weights that are rounded by chance: the place of the first one in the layer, and the weights of an output channel
+    // there; the layer's stream of random words; the run's seed.
+    parameter int          WEIGHT_FIRST  = 0,
+    parameter int          WEIGHT_ROW    = 1,
+    parameter logic [31:0] WEIGHT_STREAM = 32'd0,
+    parameter logic [63:0] SEED          = 64'd0,
     // Channels of the streams.
     parameter int PASSED         = ICP == 0 ? INPUTS : ARRIVING > INPUTS ? ARRIVING - INPUTS : 1,
     parameter int Y              = BEFORE + OUTPUTS,
@@ -182,7 +188,8 @@ module slice #(
 
     lpram #(
         .WORDS(WEIGHTS), .TAPS(TAPS), .FP_TILES(FP_TILES), .EB_TILES(EB_TILES), .LANES(LANES),
-        .FORMAT(WEIGHT), .MASTER(MASTER), .OUTPUTS(OUTPUTS), .ACROSS(ICP)
+        .FORMAT(WEIGHT), .MASTER(MASTER), .OUTPUTS(OUTPUTS), .ACROSS(ICP), .FIRST(WEIGHT_FIRST), .ROW(WEIGHT_ROW),
+        .STREAM(WEIGHT_STREAM), .SEED(SEED)
     ) parameters (
         .clk, .reset, .fp_entry, .fp_weights, .eb_entry, .eb_weights, .read_address, .read(weight), .write, .write_address,
         .written, .done(update_done), .settled(updated), .host_write, .host_address, .host_data, .host_read,

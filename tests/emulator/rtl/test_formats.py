@@ -22,6 +22,7 @@ OCP = network([2, 3, 2], conv(3, 1), RELU, conv(36, 2), RELU, fc(2))
 inputs.
 """
 
+CHANCE = "bf16 rounding=stochastic"
 SMALL = network([2, 3, 2], conv(6, 1), RELU, conv(2, 2), RELU, fc(2))
 
 
@@ -41,13 +42,17 @@ def plan_of(cut: Cut, precision: str) -> ChainPlan:
     [
         *(
             (Cut.ICP, precision)
-            for precision in ("bf16", "fp8-e4m3", "mxint8", "int8 loss_scale=16")
+            for precision in (
+                *("bf16", "fp8-e4m3", "mxint8", "int8 loss_scale=16"),
+                *("bf16 rounding=stochastic", "mxfp8 rounding=stochastic"),
+            )
         ),
         *(
             pytest.param(Cut.OCP, precision, marks=pytest.mark.exhaustive)
-            for precision in ("bf16", "fp8-e4m3")
+            for precision in ("bf16", "fp8-e4m3", "fp8 rounding=stochastic")
         ),
         (Cut.OCP, "mxint8"),
+        (Cut.OCP, "mxfp8 rounding=stochastic"),
     ],
 )
 def test_bits_and_cycles(tmp_path: Path, cut: Cut, precision: str) -> None:
@@ -72,6 +77,8 @@ DRAWN = [
     ),
     *("mxfp4", "mxint8 scale=floor rounding=zero", "bf16 master=bf16 rounding=away"),
     *("int8", "q4.12 weights=q2.14 errors=q1.15 master=q2.14 loss_scale=16"),
+    *("bf16 rounding=stochastic", "mxfp4 rounding=stochastic", "int5@3 rounding=stochastic"),
+    "fp8 errors=fp8-e5m2 rounding.weights=stochastic rounding.errors=stochastic loss_scale=256",
 ]
 """Blocks of three are cut almost everywhere."""
 
@@ -90,15 +97,15 @@ MUTATIONS = {
         "bf16",
         Mutation(
             "round_rows",
-            "on_grid #(.FORMAT(FORMAT)) value (.x(in_row[i*32+:32]), .y(out_row[i*32+:32]));",
-            "assign out_row[i*32+:32] = in_row[i*32+:32];",
+            ".y(out_row[i*32+:32])",
+            ".y());\n assign out_row[i*32+:32] = (row[i*32+:32]",
         ),
     ),
     "weights are cut off": (
         "fp8",
         Mutation(
             "lpram",
-            "on_grid #(.FORMAT(FORMAT)) to_grid (.x(written[lane*32+:32]), .y(number));",
+            "on_grid #(.FORMAT(FORMAT)) to_grid (.x(written[lane*32+:32]), .word('0), .y(number));",
             "assign number = written[lane*32+:32];",
         ),
     ),
@@ -109,6 +116,34 @@ MUTATIONS = {
     "blocks of weights lie along the cut": (
         "mxint8",
         Mutation("slice", ".ACROSS(ICP)", ".ACROSS(1 - ICP)"),
+    ),
+    "words of a row are those of its whole counters": (
+        CHANCE,
+        Mutation("row_words", ">> {place, 5'd0}", ">> {2'd0 & place, 5'd0}"),
+    ),
+    "all samples draw alike": (
+        CHANCE,
+        Mutation("row_words", "sample <= sample + 64'd1", "sample <= sample"),
+    ),
+    "rows draw from the first channel of the layer": (
+        CHANCE,
+        Mutation("row_words", "+ pixel) * APART + FIRST", "+ pixel) * APART"),
+    ),
+    "rows do not wait for their words": (
+        CHANCE,
+        Mutation("round_rows", "valid = there && ready", "valid = there || ready && there"),
+    ),
+    "all updates draw alike": (
+        CHANCE,
+        Mutation("weight_blocks", "update <= update + 64'd1", "update <= update"),
+    ),
+    "weights draw as if there were no cut": (
+        CHANCE,
+        Mutation("weight_blocks", "element = 32'(FIRST) +", "element ="),
+    ),
+    "weights apart draw the words of those side by side": (
+        "mxfp8 rounding=stochastic",
+        Mutation("weight_words", "32'(which) * 32'(STRIDE)) / 4", "32'(which)) / 4"),
     ),
     "a rounded row is a cycle late": (
         "mxint8",
@@ -153,8 +188,8 @@ def test_rows_are_rounded_once() -> None:
     ("precision", "said"),
     [
         (
-            "bf16 rounding=stochastic",
-            "RTL rounds activations to even, away or to zero, not by chance",
+            "bf16 master=bf16 rounding=stochastic",
+            "RTL rounds by chance what engines read, and keeps a `master` in fp32 beside that",
         ),
         (
             "nvfp4",
