@@ -132,6 +132,7 @@ class Board(abc.ABC):
     price: float | None
     off_chip_memory_bytes: int | None
     off_chip_gbytes_per_s: float | None
+    host_gbytes_per_s: float | None
     off_chip_pj_per_bit: float | None
     transceivers: int | None
     transceiver_gbps: float | None

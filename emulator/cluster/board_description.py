@@ -263,6 +263,7 @@ class FpgaDescription:
     transceiver_gbps: PositiveNumber | None = None
     off_chip_memory_gbytes: PositiveNumber | None = None
     off_chip_gbytes_per_s: GbytesPerSecond | None = None
+    host_gbytes_per_s: GbytesPerSecond | None = None
     off_chip_pj_per_bit: PositiveNumber | None = None
     convolution_engines: Literal["tiles", "whole", "arrays"] = "tiles"
     array_outputs: Positive | None = None

@@ -110,6 +110,7 @@ class Fpga(Board):
     transceiver_gbps: float | None = None
     off_chip_memory_bytes: int | None = None
     off_chip_gbytes_per_s: float | None = None
+    host_gbytes_per_s: float | None = None
     off_chip_pj_per_bit: float | None = None
     pe_array: PeArray | None = None
     load_exposed: float = 0.0
@@ -369,13 +370,14 @@ class Fpga(Board):
         )
         if whole:
             return board
-        port = self.off_chip_gbytes_per_s
+        port, host = self.off_chip_gbytes_per_s, self.host_gbytes_per_s
         return dataclasses.replace(
             board,
             dsp=self.dsp // parts,
             lut_multipliers=self.lut_multipliers // parts,
             budget=None if self.budget is None else self.budget.part(parts),
             off_chip_gbytes_per_s=None if port is None else port / parts,
+            host_gbytes_per_s=None if host is None else host / parts,
         )
 
     def beside(self, *, dsp: int, lut: int, ff: int, bram: int) -> Fpga:

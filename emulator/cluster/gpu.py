@@ -38,6 +38,7 @@ class Gpu(Board):
     period_ps: int = 1000
     on_chip_memory_bytes: int = 0
     off_chip_gbytes_per_s: float | None = None
+    host_gbytes_per_s: float | None = None
     off_chip_pj_per_bit: float | None = None
     transceivers: int | None = None
     transceiver_gbps: float | None = None

@@ -30,7 +30,7 @@ from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
 from ..mapping import DataPath, StreamKey, TiedWeights
-from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
+from ..schedule import MOVES, Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
 from .lanes import InTurn, Lanes, Split, shares_states
@@ -184,7 +184,7 @@ class Device:
             self.numerics.begin_epoch()
 
     def do(self, action: Action, epoch: Epoch) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that carries out F, R, B or W."""
+        """Return the coroutine that carries out F, R, B, W, O or L."""
         span = epoch.micro_batches[action.index].span_of(action)
         version = action.version or 0
         if action.kind is Kind.FORWARD:
@@ -193,6 +193,8 @@ class Device:
             return self._forward(span, version, epoch)
         if action.kind is Kind.RECOMPUTE:
             return self._recompute(span, version, epoch)
+        if action.kind in MOVES:
+            return self._move(action.kind, span)
         if action.kind is Kind.BACKWARD:
             return self._backward(span, version, epoch)
         return self._gradient(span, epoch)
@@ -247,6 +249,15 @@ class Device:
             numbers, index = epoch.sample_numbers[whole.slice], whole.micro_batch.index
             again = functools.partial(numerics.compute_again, whole, version, numbers)
             await self._lanes.recompute(index, again)
+
+    async def _move(self, kind: Kind, whole: SampleSpan) -> None:
+        clock, numerics = self.clock, self.numerics
+        assert isinstance(clock, StageClock), "boards that stream rows have no O and L"
+        clock.move(kind, whole)
+        if numerics is not None:
+            move = numerics.offload if kind is Kind.OFFLOAD else numerics.load
+            index = whole.micro_batch.index
+            await self._lanes.recompute(index, functools.partial(move, index))
 
     async def _backward(self, span: SampleSpan, version: int, epoch: Epoch) -> None:
         times, maps = await self._receive(self.clock.streams.backward, span)

@@ -93,6 +93,8 @@ class DeviceNumerics:
         self.lengths: Lengths | None = None
         """Time steps of each sample by its place in the epoch, where they differ."""
         self._recomputed = Recomputed(slices)
+        self._at_host = dict[int, list[list[list[Data] | None]]]()
+        """By micro-batch what its slices have moved to the host."""
 
     def recompute(self, layers: Collection[int], *, apart: bool) -> None:
         """Let B compute the features of layers, by index, again; or R, an action of its own."""
@@ -101,6 +103,15 @@ class DeviceNumerics:
     def let_go(self, index: int) -> None:
         """Let F of a micro-batch keep no features of recomputed layers, as an R follows."""
         self._recomputed.choose(index)
+
+    async def offload(self, index: int) -> None:
+        """Carry out O: move what F of a micro-batch has kept to the host."""
+        self._at_host[index] = [numerics.give(index) for numerics in self.slices]
+
+    async def load(self, index: int) -> None:
+        """Carry out L: take it back."""
+        for numerics, kept in zip(self.slices, self._at_host.pop(index), strict=True):
+            numerics.take_back(index, kept)
 
     def attach(self, ports: Ports) -> None:
         """Take the ports of the device."""

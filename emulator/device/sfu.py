@@ -129,10 +129,10 @@ class Sfu:
             if not place.fixed:
                 place.states.put(span, *state)
 
-    def forget(self, index: int) -> None:
-        """Let go what the forward pass of a micro-batch has kept."""
-        for place in self._places:
-            place.states.discard(index)
+    @property
+    def stores(self) -> list[ActRam]:
+        """What forward passes keep, by micro-batch."""
+        return [place.states for place in self._places]
 
     def infer(
         self, held: dict[int, Data], version: int, lengths: NDArray[np.int64] | None = None

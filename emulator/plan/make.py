@@ -41,7 +41,7 @@ from .layout import place_on_chip
 from .limits import OverLimits, what_would_do, within_limits
 from .pair import make_pair_plan
 from .plan import ChainPlan, Phase, Plan, exchange_times
-from .recompute import check_recompute, check_rows_kept, recomputing
+from .recompute import check_moves, check_recompute, check_rows_kept, recomputing
 from .stages import PlannedStages, stages_on_boards
 from .steady import SteadyPipeline, find_steady, staleness_of, together
 from .work import check_devices, check_memory
@@ -389,6 +389,7 @@ class _Making:
         return min(plan, other, key=_actions_ps) if kind.aligned and replicas == 1 else other
 
     def _stages(self, machine: Machine, config: Config, by_hand: Mapping | None) -> PlannedStages:
+        check_moves(config, machine)
         shape, cluster = self._mini_batch(), self.cluster
         arguments = self.network, cluster, config, machine, shape, self.profile, by_hand
         return recomputing(

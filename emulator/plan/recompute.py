@@ -16,6 +16,7 @@ from ..faults import Faults
 from ..mapping import Slice, activation_bytes, cut_channels
 from ..network import Layer, Network
 from ..profile import DoesNotFit
+from ..schedule import Engines, Machine, Transport
 from .stages import PlannedStages
 
 if TYPE_CHECKING:
@@ -66,16 +67,38 @@ def check_recompute(config: Config, faults: Faults) -> None:
 
 
 def check_rows_kept(config: Config) -> None:
-    """Check that nothing is recomputed on boards that stream rows.
+    """Check that nothing is recomputed, or moved to the host, on boards that stream rows.
 
     Raises:
         InputError: something is.
     """
+    if config.schedule.offloads:
+        raise InputError(
+            f"`schedule` = {config.schedule.name!r} has O and L: boards that stream rows keep what B"
+            " needs; needs `engines` = 'turns' or 'split'"
+        )
     if _recomputes(config):
         raise InputError(
             f"{_blame(config)}boards that stream rows keep what B needs, as their engines of F are"
             " busy with later samples; needs `engines` = 'turns' or 'shared'"
         )
+
+
+def check_moves(config: Config, machine: Machine) -> None:
+    """Check that boards of a machine have a queue for O and L, and that their numbers can be moved.
+
+    Raises:
+        InputError: they do not.
+    """
+    if not config.schedule.offloads:
+        return
+    blame = f"`schedule` = {config.schedule.name!r} has O and L: "
+    if machine.engines is Engines.SHARED or machine.transport is Transport.STREAMED:
+        raise InputError(
+            f"{blame}needs `engines` = 'turns' or 'split', with messages stored or hidden"
+        )
+    if config.rtl_device is not None:
+        raise InputError(f"{blame}a device in RTL keeps what B needs; leave out `rtl_device`")
 
 
 def _recomputes(config: Config) -> bool:

@@ -29,6 +29,7 @@ from ..profile import (
     measured_stage,
     one_set,
     streams_bytes,
+    with_offload,
 )
 from ..schedule import (
     EpochShape,
@@ -58,7 +59,8 @@ class PlannedStages:
     at a time: several where W is apart from B. Micro-batches are of `samples` samples. `storage`
     has the formats of what is stored, of which replicas may share some out, and the weights
     themselves in `weight_shares`. The features of `recomputed` layers, by index, are computed again
-    in B, or `apart` from it in R. With a `profile`, times are those that it has of the layers.
+    in B, or `apart` from it in R. Where it `offloads`, O and L have times. With a `profile`, times
+    of layers are those that it has.
 
     A board has one set of engines, for all products of its stage; `alpha` of it is built of DSPs.
     """
@@ -77,6 +79,7 @@ class PlannedStages:
     alpha: float = 1.0
     redone: tuple[int, ...] = ()
     apart: bool = False
+    offloads: bool = False
 
     def message_bytes(self, streams: Iterable[Stream], samples: int) -> int:
         """Return the bytes of a message with `samples` samples of some streams."""
@@ -132,6 +135,8 @@ class PlannedStages:
             if self.profile is not None:
                 times = self.profile.by_layer(self.boards[stage].name, samples)
                 planned = measured_stage(planned, times, self.recomputed, apart=self.apart)
+            if self.offloads:
+                planned = with_offload(planned, self.boards[stage], apart=self.apart)
             self._found[key] = planned
         return self._found[key]
 
@@ -221,6 +226,7 @@ def stages_on_boards(
         profile=profile,
         **more,
         apart=config.schedule.recomputes,
+        offloads=config.schedule.offloads,
     )
     # What does not fit raises here, ahead of the run.
     for stage in range(count):

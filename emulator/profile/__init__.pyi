@@ -19,6 +19,7 @@ from .roofline import (
     boundary_bytes,
     cut_bytes,
     streams_bytes,
+    with_offload,
 )
 from .stages import (
     BoardStages,
@@ -58,4 +59,5 @@ __all__ = [
     "one_set",
     "profile_of",
     "streams_bytes",
+    "with_offload",
 ]

@@ -497,6 +497,23 @@ def stage_of_needs(
     return BoardStage(costs, layer_costs, on_chip_bytes, stored, held, again, whole)
 
 
+def with_offload(stage: BoardStage, board: Board, *, apart: bool) -> BoardStage:
+    """Return a stage with the time of O, and of L: the features of a micro-batch over the board's
+    link to its host; all of them where R is `apart`, which others have.
+
+    Raises:
+        InputError: the link's bandwidth is not known.
+    """
+    if not board.host_gbytes_per_s:
+        raise InputError(
+            f"board {board.name}: O and L go over the link to the host; should have"
+            " `host_gbytes_per_s`"
+        )
+    moved = stage.whole_bytes if apart else stage.costs.feature_bytes
+    offload_ps = math.ceil(moved * 1000 / Fraction(str(board.host_gbytes_per_s)))
+    return dataclasses.replace(stage, costs=dataclasses.replace(stage.costs, offload_ps=offload_ps))
+
+
 def kept_features(needs: Sequence[PartNeeds]) -> list[int]:
     """Return the bytes of a sample that each of a stage's slices keeps from F to B: all features,
     or, of recomputed layers that follow one another, what arrives at the first.

@@ -4,6 +4,7 @@ anything starts.
 
 from .action import (
     MICRO_BATCH_KINDS,
+    MOVES,
     PASSES,
     Action,
     Fold,
@@ -38,6 +39,7 @@ from .versions import SpanStore, kept_micro_batches, weight_copies, with_version
 
 __all__ = [
     "MICRO_BATCH_KINDS",
+    "MOVES",
     "PASSES",
     "Action",
     "Backward",

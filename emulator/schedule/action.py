@@ -97,6 +97,8 @@ class Kind(enum.Enum):
     BACKWARD = "B"
     GRADIENT = "W"
     UPDATE = "U"
+    OFFLOAD = "O"
+    LOAD = "L"
 
     __hash__ = object.__hash__  # members are singletons; Enum's hash is several times slower
 
@@ -105,20 +107,24 @@ class Kind(enum.Enum):
         """What a stage does with a micro-batch before; None for F, and for U, which is of no
         micro-batch.
         """
-        if self in (Kind.BACKWARD, Kind.RECOMPUTE):
+        if self in (Kind.BACKWARD, Kind.RECOMPUTE, Kind.OFFLOAD):
             return Kind.FORWARD
+        if self is Kind.LOAD:
+            return Kind.OFFLOAD
         return Kind.BACKWARD if self is Kind.GRADIENT else None
 
 
 PASSES = Kind.FORWARD, Kind.BACKWARD, Kind.GRADIENT
 """What each stage does once with each micro-batch, in this order."""
-MICRO_BATCH_KINDS = *PASSES, Kind.RECOMPUTE
+MOVES = Kind.OFFLOAD, Kind.LOAD
+"""Features of a micro-batch to the host, and back, over a link of their own."""
+MICRO_BATCH_KINDS = *PASSES, Kind.RECOMPUTE, *MOVES
 """What it may do with a micro-batch, at most once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Action:
-    """One action; `index` is a micro-batch for F, R, B and W, and the version made for U.
+    """One action; `index` is a micro-batch for F, R, B, W, O and L, and the version made for U.
 
     `version` names the weights that F, R and B use. `span` is (begin, end) of the samples of the
     micro-batch, if these are not all. `chunk` is the number of the stage among those of the device.
@@ -280,6 +286,7 @@ _ACTION = re.compile(
     r"(?P<device>\d{1,9})"
     r"(?:(?P<pass>[FRB])(?P<passed>\d{1,9})(?:c(?P<chunk>[1-9]\d{0,8}))?(?:\[(?P<begin>\d{1,9}):(?P<end>\d{1,9})\])?"
     r"v(?P<version>\d{1,9})(?P<joined>[+-])?"
+    r"|(?P<move>[OL])(?P<moved>\d{1,9})(?:c(?P<moved_chunk>[1-9]\d{0,8}))?"
     r"|W(?P<gradient>\d{1,9})(?:c(?P<of_chunk>[1-9]\d{0,8}))?(?:v(?P<at_version>\d{1,9}))?"
     r"|U(?P<made>\d{1,9}))"
 )
@@ -421,10 +428,12 @@ def _action(parts: dict[str, str | None]) -> Action:
     number = {
         name: int(text)
         for name, text in parts.items()
-        if text is not None and name not in ("pass", "joined")
+        if text is not None and name not in ("pass", "joined", "move")
     }
     if "made" in number:
         return Action(Kind.UPDATE, number["made"])
+    if "moved" in number:
+        return Action(Kind(parts["move"]), number["moved"], chunk=number.get("moved_chunk", 0))
     if "gradient" in number:
         return Action(
             Kind.GRADIENT,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from ..common import InputError
-from .action import MICRO_BATCH_KINDS, PASSES, Action, Kind, MicroBatch, Schedule
+from .action import MICRO_BATCH_KINDS, MOVES, PASSES, Action, Kind, MicroBatch, Schedule
 from .versions import VersionedAction, with_versions
 
 
@@ -100,6 +100,7 @@ class Stage:
         if self._done[kind][index] > begin:
             raise LookupError("is done twice")
         self._check_recomputed(action)
+        self._check_moved(action)
         source, to = self._neighbours(kind)
         if source is not None:
             try:
@@ -132,6 +133,19 @@ class Stage:
         awaits = kind is Kind.BACKWARD and index in self._recomputed
         if awaits and not self._done[Kind.RECOMPUTE][index]:
             raise LookupError(f"comes before R{index}")
+
+    def _check_moved(self, action: Action) -> None:
+        """Check that O and L are of a whole micro-batch that keeps its features, ahead of its B."""
+        kind, index, done = action.kind, action.index, self._done
+        if kind in MOVES:
+            if action.span is not None:
+                raise LookupError(f"is a part of a micro-batch; {kind.value} does whole ones")
+            if index in self._recomputed:
+                raise LookupError(f"has nothing to move: R{index} computes the features again")
+            if done[Kind.BACKWARD][index]:
+                raise LookupError(f"comes after B{index}")
+        elif kind is Kind.BACKWARD and done[Kind.OFFLOAD][index] > done[Kind.LOAD][index]:
+            raise LookupError(f"comes before L{index}")
 
     def _compute(self, action: Action, begin: int, end: int) -> None:
         """Note the samples of an action, which must follow on those done and have been through the
@@ -327,7 +341,7 @@ class _Device:
         if action.kind is Kind.GRADIENT and step != self.version:
             self._fail(action, f"is of step {step}, but {self.version} updates are done")
         if version is None:
-            if action.kind is not Kind.GRADIENT:
+            if action.kind is not Kind.GRADIENT and action.kind not in MOVES:
                 self._fail(action, "names no version of the weights")
             return
         if version > self.version:

@@ -107,6 +107,11 @@ class Order:
             action.kind is Kind.RECOMPUTE for program in self.actions for _, action in program
         )
 
+    @property
+    def offloads(self) -> bool:
+        """Whether it has O, and so L."""
+        return any(action.kind is Kind.OFFLOAD for program in self.actions for _, action in program)
+
     def of_mini_batch(self, _: Shape) -> int:
         """Return the number of micro-batches of a mini-batch, which no shape changes."""
         return self.micro_batches
@@ -221,6 +226,7 @@ def _kind_of(content: str, file: str, parsed: Callable[[str, str], Schedule]) ->
         chunks=schedule.chunks,
         in_v=schedule.in_v,
         recomputes=order.recomputes,
+        offloads=order.offloads,
         machine=machine,
         mini_batch=order.of_mini_batch,
         order=order,

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from ...kernels import by_name, instances, registry
 from ..common import InputError, did_you_mean, escaped, plural
-from .action import Action, Kind, MicroBatch, Schedule
+from .action import MOVES, Action, Kind, MicroBatch, Schedule
 from .shape import Backward, ClosedForm, EpochShape, Machine, Shape, one_by_one
 
 _MOST_SHOWN = 80
@@ -162,6 +162,8 @@ def _wrong(action: Any, schedule: Schedule, recomputes: bool) -> str:
         return ""
     if action.kind is Kind.RECOMPUTE and not recomputes:
         return "and its kind's `recomputes` is False"
+    if action.kind in MOVES:
+        return "which is for schedules from files"
     if action.chunk >= schedule.chunks:
         return f"and the last chunk of each device is {schedule.chunks - 1}"
     if action.index >= len(schedule.micro_batches):
@@ -222,7 +224,8 @@ class ScheduleKind:
     `aligned`, F, B and W of a sample use the same version of the weights; otherwise each sees those
     that are newest in the steady pipeline (`EpochShape.staleness`). With `offload`, a GPU trains
     recurrent layers, alone or with an FPGA. Where it `recomputes`, R is an action of its own of
-    micro-batches whose F is `recomputed`; otherwise recomputation is part of B.
+    micro-batches whose F is `recomputed`; otherwise recomputation is part of B. Where it `offloads`, a
+    file has O and L.
     """
 
     name: str
@@ -237,6 +240,7 @@ class ScheduleKind:
     offload: Offload | None = None
     in_v: bool = False
     recomputes: bool = False
+    offloads: bool = False
 
     def __post_init__(self) -> None:
         if not (

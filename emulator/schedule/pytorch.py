@@ -2,7 +2,7 @@
 
 It has a row for each rank, a cell for each action, its stage first: `0F3`, and for the backward
 pass `0B3`, or its two parts `0I3` (errors, our B) and `0W3` (parameter gradients). B in a cell
-includes W. R, as `0R3`, is emuchain's own: PyTorch recomputes within B, if at all.
+includes W. R, O and L, as `0R3`, are emuchain's own: PyTorch recomputes within B, if at all.
 `(0F3;7B1)OVERLAP_F_B` has F and B that PyTorch runs as one, here one after the other.
 Cells may be empty: the rank waits, as it does anyway. It is one mini-batch, whose update comes at
 its end, and all of it uses the same weights. Stages lie in a loop, or in a V.
@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..common import InputError, plural
-from .action import Action, Fold, Kind, MicroBatch, Schedule, listed
+from .action import MOVES, Action, Fold, Kind, MicroBatch, Schedule, listed
 
 _MOST_TOLD = 8
 _SENDS, _RECEIVES = ("SEND_F", "SEND_B"), ("RECV_F", "RECV_B")
@@ -58,7 +58,7 @@ def has_messages(rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether cells say where messages are sent; REDUCE_GRAD alone is in tables that leave
     that to PyTorch.
     """
-    return not {cell.kind for row in rows for cell in row} <= {*"FRBIW", _REDUCES}
+    return not {cell.kind for row in rows for cell in row} <= {*"FRBIWOL", _REDUCES}
 
 
 def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None:
@@ -70,7 +70,7 @@ def check_comms(rows: Sequence[Sequence[Cell]], fold: Fold, source: str) -> None
             message.
     """
     kinds = {cell.kind for row in rows for cell in row}
-    if kinds <= {*"FRBIW"}:
+    if kinds <= {*"FRBIWOL"}:
         return
     for rank, row in enumerate(rows):
         seen = set[Cell]()
@@ -254,7 +254,7 @@ def _sender(receive: Cell) -> Cell:
 
 
 _CELL = re.compile(
-    r"(?P<stage>\d{1,9})(?:(?P<kind>[FRBIW]|(?:SEND|RECV)_[FB])(?P<index>\d{1,9})|(?P<whole>UNSHARD|RESHARD|REDUCE_GRAD))"
+    r"(?P<stage>\d{1,9})(?:(?P<kind>[FRBIWOL]|(?:SEND|RECV)_[FB])(?P<index>\d{1,9})|(?P<whole>UNSHARD|RESHARD|REDUCE_GRAD))"
 )
 _OVERLAPS = re.compile(r"\((\d{1,9}F\d{1,9});(\d{1,9}[BI]\d{1,9})\)OVERLAP_F_B")
 _MOST_RANKS = 8
@@ -264,6 +264,8 @@ _KINDS = {
     "B": (Kind.BACKWARD, Kind.GRADIENT),
     "I": (Kind.BACKWARD,),
     "W": (Kind.GRADIENT,),
+    "O": (Kind.OFFLOAD,),
+    "L": (Kind.LOAD,),
 }
 
 
@@ -432,7 +434,7 @@ def _actions(row: Sequence[_Placed], fold: Fold) -> Iterator[Action]:
         if letter == "I" and following is not None and following.cell == cell._replace(kind="W"):
             joined = False
         for kind in _KINDS[letter]:
-            version = None if kind is Kind.GRADIENT else 0
+            version = None if kind is Kind.GRADIENT or kind in MOVES else 0
             yield Action(kind, index, version, None, fold.chunk(stage), joined, idle)
             idle = 0
 

@@ -90,7 +90,8 @@ class StageCosts:
     `errors_ps` that of the errors that come back, None if it is the same. `feature_bytes` are kept
     from F to B, `parameter_bytes` are the weights. A micro-batch has `samples` samples of `rows`
     rows each, which matter where messages are streamed: a row then takes an equal part of each
-    time, rounded up to whole ps. `recompute_ps` is the time of R, an action of its own.
+    time, rounded up to whole ps. `recompute_ps` is the time of R, an action of its own,
+    `offload_ps` that of O, and of L.
 
     Raises:
         InputError: a time or a size is negative, F and B take no time, or there are no rows.
@@ -106,6 +107,7 @@ class StageCosts:
     samples: int = 1
     rows: int = 1
     recompute_ps: int = 0
+    offload_ps: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -14,13 +14,13 @@ copy. One that is put in spans is assembled, and may be read in other spans.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .action import PASSES, Action, Kind, MicroBatch, SampleSpan
+from .action import MOVES, PASSES, Action, Kind, MicroBatch, SampleSpan
 
 
 class VersionedAction(NamedTuple):
@@ -78,7 +78,7 @@ def kept_micro_batches(
         chunks: number of its stages.
         last: the kind of the action that needs a micro-batch's features last.
         first: the kind of the action from which on they are there: B of those that it recomputes;
-            R, or F of micro-batches without one.
+            R, or F of micro-batches without one. O and L take them away, and bring them back.
     """
     kept, most = [0] * chunks, [0] * chunks
     for action in program:
@@ -86,10 +86,11 @@ def kept_micro_batches(
         kind = action.kind
         if first is Kind.RECOMPUTE and kind is Kind.FORWARD and not action.recomputed:
             kind = first
-        if kind is first and begins:
+        moved = kind in MOVES and first is not Kind.BACKWARD
+        if (kind is first and begins) or (moved and kind is Kind.LOAD):
             kept[action.chunk] += 1
             most[action.chunk] = max(most[action.chunk], kept[action.chunk])
-        elif action.kind is last and begins:
+        elif (action.kind is last and begins) or moved:
             kept[action.chunk] -= 1
     return tuple(most)
 
@@ -181,6 +182,19 @@ class SpanStore:
     def discard(self, index: int) -> None:
         """Forget a micro-batch, if something of it is held."""
         self._held.pop(index, None)
+
+    def give(self, index: int) -> list[Arrays] | None:
+        """Return copies of a micro-batch's arrays, and forget it; None if nothing of it is held."""
+        held = self._held.pop(index, None)
+        return None if held is None else [maps.copy() for maps in held]
+
+    def take_back(self, index: int, arrays: Sequence[Arrays] | None) -> None:
+        """Keep what `give` returned."""
+        if arrays is None:
+            return
+        self._held[index] = [self._take(maps.shape, maps.dtype) for maps in arrays]
+        for held, maps in zip(self._held[index], arrays, strict=True):
+            held[...] = maps
 
     def read(self, span: SampleSpan) -> list[Arrays]:
         """Return a span of each array that was put; reading the last span frees the micro-batch."""

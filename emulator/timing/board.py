@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from ...comm import Observer, Served
 from ..common import InputError, plural
 from ..schedule import (
     MICRO_BATCH_KINDS,
+    MOVES,
     PASSES,
     Action,
     Backward,
@@ -144,7 +145,9 @@ class ActionBoard:
         """
         start_ps = self.starts_ps(kind, ready_ps)
         if end_ps is None:
-            end_ps = start_ps + self.takes_ps(start_ps, work_ps, sample)
+            # What slows a board's engines does not slow its link to the host.
+            takes_ps = work_ps if kind in MOVES else self.takes_ps(start_ps, work_ps, sample)
+            end_ps = start_ps + takes_ps
         self._free_ps[self._queue(kind)] = end_ps
         return self.has_run(kind, Ran(start_ps, end_ps))
 
@@ -194,10 +197,16 @@ class ActionBoard:
             wire.free_ps = free_ps
 
 
+MAKES = Kind.FORWARD, Kind.RECOMPUTE, Kind.LOAD
+"""Actions that need room for features."""
+
+
 def engine_of(kind: Kind, engines: Engines) -> Kind | None:
     """Return the kind whose queue an action of a kind stands in, None where all share one: engines
-    of their own that do F do R, too.
+    of their own that do F do R, too. O and L have a link each, of a host's two directions.
     """
+    if kind in MOVES:
+        return kind
     if engines is Engines.TURNS:
         return None
     is_forward = engines is Engines.SPLIT and kind is Kind.RECOMPUTE
@@ -290,6 +299,13 @@ def _device_tasks(
             raise InputError(f"{where}: {action}: must be a whole micro-batch, not a span of it")
         if kind is Kind.RECOMPUTE and machine.transport is Transport.STREAMED:
             raise InputError(f"{where}: {action}: needs messages stored or hidden, not streamed")
+        if kind in MOVES and (
+            machine.transport is Transport.STREAMED or machine.engines is Engines.SHARED
+        ):
+            raise InputError(
+                f"{where}: {action}: needs messages stored or hidden, and engines that take turns or"
+                " are split"
+            )
         of_chunk = done.get((kind, chunk))
         if of_chunk is None or index >= len(of_chunk) or of_chunk[index]:
             why = f"there are {chunks} chunks" if chunk >= chunks else "is done twice"
@@ -301,7 +317,7 @@ def _device_tasks(
             continue
         micro_batch = micro_batches[index]
         work = work_ps(loads.costs(step.stage, micro_batch.samples), kind, machine)
-        again = done[Kind.RECOMPUTE, chunk][index]
+        again = [kind for kind in (Kind.RECOMPUTE, Kind.LOAD) if done[kind, chunk][index]]
         inputs = _source(step, again), _message(step, loads.count), before
         tasks.append(Task(action, step, device, micro_batch, work, *inputs))
     left = [
@@ -319,7 +335,7 @@ class _Waits:
     """What actions of a device wait for beside their inputs: room for features, and versions of the
     weights.
 
-    F and R wait for the room of the features that are freed ahead of them, unless rows are
+    F, R and L wait for the room of the features that are freed ahead of them, unless rows are
     streamed: room is then not kept by whole micro-batches. F, R and B wait for the gradients in the
     version that they name, `makes` of which says which they are; the update takes no time.
     """
@@ -330,8 +346,8 @@ class _Waits:
         self._needs_room = (
             machine.engines is not Engines.TURNS and machine.transport is not Transport.STREAMED
         )
-        self._freed: dict[Kind, list[Step]] = {Kind.FORWARD: [], Kind.RECOMPUTE: []}
-        """Steps behind the last F, or R, that free room."""
+        self._freed: dict[Kind, list[Step]] = {kind: [] for kind in MAKES}
+        """Steps behind the last F, R or L that free room."""
         self._gradients: list[Step] = []
         self.makes: dict[Step, int] = {}
         self._made: list[tuple[Step, ...]] = [()]
@@ -354,11 +370,13 @@ class _Waits:
         if action.kind is Kind.GRADIENT:
             self._gradients.append(Step(self._last, step.micro_batch, step.stage))
         before: list[Step] = []
-        if action.kind in self._freed and self._needs_room:
+        if action.kind in self._freed:
             before, self._freed[action.kind] = self._freed[action.kind], []
-        elif action.kind is self._last:
-            for freed in self._freed.values():
-                freed.append(step)
+        elif action.kind is self._last or action.kind is Kind.OFFLOAD:
+            for kind, freed in self._freed.items():
+                # In one queue, an F comes after all B and W ahead of it.
+                if self._needs_room or Kind.OFFLOAD is action.kind or kind is Kind.LOAD:
+                    freed.append(step)
         if action.kind in self._waited and action.version is not None:
             if action.version >= len(self._made):
                 raise InputError(
@@ -371,11 +389,11 @@ class _Waits:
         return tuple(before)
 
 
-def _source(step: Step, again: int) -> Step | None:
-    """Return the step of the same stage whose result a step needs; B needs R of a micro-batch that
-    is computed `again`.
+def _source(step: Step, again: Sequence[Kind]) -> Step | None:
+    """Return the step of the same stage whose result a step needs; B needs R or L of a micro-batch
+    that has one, from which its features are there `again`.
     """
-    before = Kind.RECOMPUTE if again and step.kind is Kind.BACKWARD else step.kind.before
+    before = again[0] if again and step.kind is Kind.BACKWARD else step.kind.before
     return None if before is None else Step(before, step.micro_batch, step.stage)
 
 
@@ -394,6 +412,8 @@ def work_ps(costs: StageCosts, kind: Kind, machine: Machine) -> int:
     Raises:
         InputError: B is split, and the costs do not say how.
     """
+    if kind in MOVES:
+        return costs.offload_ps
     if machine.engines is Engines.SPLIT:
         # F takes F + B there, and R its part of F.
         part = Fraction(costs.recompute_ps, max(costs.forward_ps, 1))

@@ -1,5 +1,5 @@
-"""What boards keep over time: features of micro-batches, from F until B or W needs them last, and
-those that B computes again.
+"""What boards keep over time: features of micro-batches, from F until B or W needs them last, but
+between O and L, and those that B computes again.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def kept_courses(
         redone = step._replace(kind=Kind.RECOMPUTE) in spans
         if apart and not redone:
             size = size.all_kept
-        if step.kind is Kind.FORWARD:
+        if step.kind in (Kind.FORWARD, Kind.LOAD):
             change[start_ps] += size.kept
+        elif step.kind is Kind.OFFLOAD:
+            change[end_ps] -= size.kept
         elif step.kind is Kind.RECOMPUTE:
             change[start_ps] += size.again
         elif step.kind is Kind.BACKWARD:

@@ -53,6 +53,11 @@ class PipelineResult:
         """Whether R is among the actions."""
         return any(action.step.kind is Kind.RECOMPUTE for action in self.timed)
 
+    @functools.cached_property
+    def offloads(self) -> bool:
+        """Whether O and L are among the actions."""
+        return any(action.step.kind is Kind.OFFLOAD for action in self.timed)
+
     @property
     def busy(self) -> tuple[Fraction, ...]:
         """By device, the share of the time in which it works."""
@@ -179,7 +184,7 @@ def smallest_warm_ups(shape: Shape) -> tuple[int, ...]:
 
 def _kept(timed: Sequence[Timed], last: Kind) -> int:
     """Return the most micro-batches between the start of F, or of an R of theirs, and the end of
-    the action that needs their features last.
+    the action that needs their features last; between the end of O and the start of L not.
 
     Of what ends and starts in one moment, the ends come first.
     """
@@ -187,8 +192,10 @@ def _kept(timed: Sequence[Timed], last: Kind) -> int:
     for action in timed:
         if action.step.kind is Kind.RECOMPUTE:
             begins[action.step._replace(kind=Kind.FORWARD)] = action.start_ps
-    starts = sorted(begins.values())
-    ends = sorted(action.end_ps for action in timed if action.step.kind is last)
+    loads = (action.start_ps for action in timed if action.step.kind is Kind.LOAD)
+    starts = sorted([*begins.values(), *loads])
+    frees = (last, Kind.OFFLOAD)
+    ends = sorted(action.end_ps for action in timed if action.step.kind in frees)
     most = freed = 0
     for begun, start_ps in enumerate(starts, 1):
         while freed < len(ends) and ends[freed] <= start_ps:

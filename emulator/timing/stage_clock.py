@@ -25,14 +25,13 @@ from ..network import Phase
 from ..schedule import (
     MICRO_BATCH_KINDS,
     Backward,
-    Engines,
     Fold,
     Kind,
     Machine,
     SampleSpan,
     StageCosts,
 )
-from .board import ActionBoard, Ran, StageLoads, Step, work_ps
+from .board import MAKES, ActionBoard, Ran, StageLoads, Step, work_ps
 from .device_clock import Versions
 from .routes import Bursts
 from .timeline import Timeline
@@ -207,6 +206,10 @@ class StageClock(Versions):
         self.busy_ps[Phase.FP] += costs.recompute_ps
         self._run(Kind.RECOMPUTE, whole, costs, not_before_ps=not_before_ps, end_ps=end_ps)
 
+    def move(self, kind: Kind, whole: SampleSpan) -> None:
+        """Carry out O or L of a micro-batch; nothing is sent to neighbours."""
+        self._run(kind, whole, self._loads.costs(self.streams.device, whole.samples))
+
     def gradient(self, whole: SampleSpan) -> dict[StreamKey, Times]:
         """Carry out W of a micro-batch, unless it was part of B; nothing is sent."""
         self.port_bytes += self._times.port_bytes(self.streams.device, whole.samples)
@@ -227,7 +230,8 @@ class StageClock(Versions):
         if kind.before is not None:
             own_ps = self._ended_ps.get((kind.before, index), 0)
         if kind is Kind.BACKWARD:
-            own_ps = max(own_ps, self._ended_ps.get((Kind.RECOMPUTE, index), 0))
+            for again in (Kind.RECOMPUTE, Kind.LOAD):
+                own_ps = max(own_ps, self._ended_ps.get((again, index), 0))
         # An action begins as a whole: with the last row of the last sample.
         return max([not_before_ps, own_ps, *(int(times[-1, -1]) for times in arrived.values())])
 
@@ -245,9 +249,8 @@ class StageClock(Versions):
         is_last = kind is self._machine.frees_features
         if self._timeline is None:
             # On engines of its own F would run ahead of the room for features; in turns, the
-            # order of the program holds it back.
-            makes = kind in (Kind.FORWARD, Kind.RECOMPUTE)
-            if makes and self._machine.engines is Engines.SPLIT:
+            # order of the program holds it back, but for what O frees.
+            if kind in MAKES:
                 ready_ps = max(ready_ps, board.room_ps)
             work = work_ps(costs, kind, self._machine)
             ran = board.run(kind, ready_ps, work, self._passed + span.first, end_ps)
@@ -259,8 +262,9 @@ class StageClock(Versions):
                 f"{step}: starts at {ran.start_ps} ps, ready at {ready_ps} ps"
             )
         self._ended_ps[kind, index] = ran.end_ps
-        if is_last:
+        if is_last or kind is Kind.OFFLOAD:
             board.room_ps = max(board.room_ps, ran.end_ps)
+        if is_last:
             self._done_ps = max(self._done_ps, ran.end_ps)
             if span.ends:
                 # No action of the micro-batch follows; an epoch has any number of them.

@@ -19,6 +19,7 @@ from ..frame.named import ORDER, OUTPUT, count_option, word_option
 from ..frame.output import tell_warning
 from .searched import (
     by_times,
+    check_offload,
     courses_of,
     feature_bytes_of,
     kept_of_micro_batch,
@@ -116,6 +117,7 @@ _MEANT = {
     "R",
     "Time of R, an action of a file; `search` may then place some.  [default: F]",
 )
+@word_option("--offload", "O", "Time of O, and of L, actions of a file.")
 @word_option("--recompute-features", "PART", "Part of them that is kept from F to R.  [default: 0]")
 @click.option(
     "-o", "--out", type=OUTPUT, metavar="FILE.csv", help="Write the order, for --schedule FILE.csv."
@@ -176,6 +178,7 @@ class _Run:
         self._kept = kept_of_micro_batch(flags)
         if self.searched is None and not self.result.recomputes:
             refuse_recompute(flags)
+        check_offload(flags, offloads=self.result.offloads)
         self.courses = () if self.feature_bytes is None else self._courses(self.feature_bytes)
         self.drawing = view.PipelineDrawing(self.shape, self.result, self.scale, self.courses)
         self.plain_ps = _plain_1f1b_ps(self.kind, self.shape)
@@ -488,8 +491,8 @@ def _shape_of(kind: PipelineKind, flags: Mapping[str, Any]) -> tuple[Shape, int]
     )
     costs = []
     for times in zip(*columns, strict=True):
-        f, b, w, r, sr = (int(time * scale) for time in times)
-        costs.append(StageCosts(f, b, w, sr, rows=rows, recompute_ps=r))
+        f, b, w, r, o, sr = (int(time * scale) for time in times)
+        costs.append(StageCosts(f, b, w, sr, rows=rows, recompute_ps=r, offload_ps=o))
     machine = dataclasses.replace(machine, latency_ps=int(latency * scale))
     forwards = (
         None if flags["warm_up"] is None else warm_ups(flags["warm_up"], stages, micro_batches)

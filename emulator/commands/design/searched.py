@@ -121,6 +121,23 @@ def refuse_recompute(flags: Mapping[str, Any]) -> None:
             )
 
 
+def check_offload(flags: Mapping[str, Any], *, offloads: bool) -> None:
+    """Check that the time of O and L is said where a schedule has them, and only there.
+
+    Raises:
+        InputError: it is not.
+    """
+    if offloads and flags["offload"] is None:
+        raise InputError(
+            f"`schedule` = {flags['schedule']!r} has O and L; say how long by --offload"
+        )
+    if flags["offload"] is not None and not offloads:
+        raise InputError(
+            f"`offload` = {flags['offload']}: {flags['schedule']} has no O; it is for a file with O"
+            " and L"
+        )
+
+
 def courses_of(
     timed: Iterable[Timed],
     fold: Fold,

@@ -18,7 +18,7 @@ _DIGITS = 12
 
 
 def times_of(flags: Mapping[str, Any], fold: Fold) -> Sequence[Sequence[Fraction]]:
-    """Return F, B, the part of B for gradients, R, and SR of each stage."""
+    """Return F, B, the part of B for gradients, R, O, and SR of each stage."""
     forward, backward = (_by_stage(flags, name, fold) for name in ("forward", "backward"))
     for name, times in (("forward", forward), ("backward", backward)):
         if not all(times):
@@ -34,7 +34,8 @@ def times_of(flags: Mapping[str, Any], fold: Fold) -> Sequence[Sequence[Fraction
                 f"`gradient` = {flags['gradient']}: is part of `backward` = {flags['backward']}{at}"
             )
     again = forward if flags["recompute"] is None else _by_stage(flags, "recompute", fold)
-    return forward, backward, gradient, again, _by_link(flags["transfer"], fold.count)
+    offload = _by_stage({"offload": flags["offload"] or "0"}, "offload", fold)
+    return forward, backward, gradient, again, offload, _by_link(flags["transfer"], fold.count)
 
 
 def _by_stage(flags: Mapping[str, Any], name: str, fold: Fold) -> list[Fraction]:

@@ -77,13 +77,25 @@ class SliceNumerics(abc.ABC):
         then this slice's.
         """
 
+    @property
+    def _stores(self) -> list[ActRam]:
+        """What FP keeps, by micro-batch."""
+        own = [store for store in vars(self).values() if isinstance(store, ActRam)]
+        return own if self.sfu is None else [*own, *self.sfu.stores]
+
     def forget(self, index: int) -> None:
         """Let go what FP of a micro-batch has kept."""
-        for store in vars(self).values():
-            if isinstance(store, ActRam):
-                store.discard(index)
-        if self.sfu is not None:
-            self.sfu.forget(index)
+        for store in self._stores:
+            store.discard(index)
+
+    def give(self, index: int) -> list[list[Data] | None]:
+        """Return what FP of a micro-batch has kept, and let it go."""
+        return [store.give(index) for store in self._stores]
+
+    def take_back(self, index: int, kept: Sequence[list[Data] | None]) -> None:
+        """Keep again what `give` returned."""
+        for store, arrays in zip(self._stores, kept, strict=True):
+            store.take_back(index, arrays)
 
     @abc.abstractmethod
     async def infer(

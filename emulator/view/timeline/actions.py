@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ...schedule import Action, Backward, Engines, Kind, Shape
+from ...schedule import MOVES, Action, Backward, Engines, Kind, Shape
 from ...timing import (
     Course,
     FeatureBytes,
@@ -32,12 +32,16 @@ _MARKS = {
     Kind.RECOMPUTE: "αβγδεζηθικλμνξοπρστυφχψω",
     Kind.BACKWARD: string.ascii_lowercase,
     Kind.GRADIENT: string.ascii_uppercase,
+    Kind.OFFLOAD: "<",
+    Kind.LOAD: ">",
 }
 _COLOURS = {
     Kind.FORWARD: "#56b4e9",
     Kind.RECOMPUTE: "#b79ae0",
     Kind.BACKWARD: "#f0a830",
     Kind.GRADIENT: "#52b788",
+    Kind.OFFLOAD: "#999999",
+    Kind.LOAD: "#666666",
 }
 _IDLE = "#eeeeee"
 _PALEST = 0.4
@@ -49,6 +53,8 @@ RANGES = {
     Kind.RECOMPUTE: "R α-ω",
     Kind.BACKWARD: "B a-z",
     Kind.GRADIENT: "W A-Z",
+    Kind.OFFLOAD: "O <",
+    Kind.LOAD: "L >",
 }
 
 
@@ -74,12 +80,13 @@ class ActionLanes:
             engines is Engines.TURNS,
             [kind for kind in RANGES if kind in kinds],
         )
-        together = ", ".join(kind.value for kind in self.kinds)
+        together = ", ".join(kind.value for kind in self.kinds if kind not in MOVES)
         self.queues: dict[tuple[int, Kind], Lane] = {}
         self.links: dict[tuple[int, int], Lane] = {}
         for device in range(devices):
             for kind in self.kinds:
-                self.queues[device, kind] = Lane(device, together if self.turns else kind.value)
+                shared = self.turns and kind not in MOVES
+                self.queues[device, kind] = Lane(device, together if shared else kind.value)
             for sender, receiver in sorted(links):
                 if sender == device:
                     self.links[sender, receiver] = Lane(device, f"link {sender} -> {receiver}")
@@ -94,8 +101,13 @@ class ActionLanes:
         """Yield a line for each queue of each device."""
         spans_of = by_lane(spans)
         lanes = [lane for lane in self.all if lane not in self.links.values()]
+        apart = {kind.value for kind in MOVES}
         lines = (
-            (lane.device, "" if self.turns else lane.title, spans_of.get(lane, ()))
+            (
+                lane.device,
+                "" if self.turns and lane.title not in apart else lane.title,
+                spans_of.get(lane, ()),
+            )
             for lane in lanes
         )
         return lines_by_device(lines, "device {device} {what}")
@@ -200,8 +212,10 @@ class PipelineDrawing:
     def legend(self) -> str:
         """What the marks of a chart mean."""
         again = ", R: α-ω" * (Kind.RECOMPUTE in self._lanes.kinds)
+        moves = ", O: <, L: >" * (Kind.OFFLOAD in self._lanes.kinds)
         return (
-            f"F: digits 0-9{again}, B: letters a-z, W: A-Z, each by micro-batch in turn; dot: idle"
+            f"F: digits 0-9{again}, B: letters a-z, W: A-Z{moves}, each by micro-batch in turn;"
+            " dot: idle"
         )
 
     @functools.cached_property
@@ -335,6 +349,7 @@ class ActionRun:
             for kind in RANGES
             if (kind is not Kind.GRADIENT or machine.backward is Backward.SPLIT)
             and (kind is not Kind.RECOMPUTE or plan.config.schedule.recomputes)
+            and (kind not in MOVES or plan.config.schedule.offloads)
         ]
         fold, stages = plan.fold, range(plan.stage_count - 1)
         pairs = ((fold.device(stage), fold.device(stage + 1)) for stage in stages)

@@ -153,3 +153,24 @@ def with_drawn_r(schedule: Schedule, chance: random.Random, share: float = 0.6) 
     return dataclasses.replace(
         schedule, programs=lambda devices: {device: iter(programs[device]) for device in devices}
     )
+
+
+def with_drawn_moves(schedule: Schedule, chance: random.Random, share: float = 0.6) -> Schedule:
+    """Return a schedule with O and L, anywhere between F and B, of a share of its micro-batches."""
+    programs = []
+    for program in actions_of(schedule):
+        able = [a for a in program if a.kind is Kind.FORWARD and not a.recomputed]
+        for forward in [action for action in able if chance.random() < share]:
+            offload = Action(Kind.OFFLOAD, forward.index, chunk=forward.chunk)
+            load = dataclasses.replace(offload, kind=Kind.LOAD)
+            begin = program.index(forward) + 1
+            last = [(a.kind, a.index, a.chunk) for a in program].index(
+                (Kind.BACKWARD, forward.index, forward.chunk)
+            )
+            places = sorted(chance.randint(begin, last) for _ in range(2))
+            program.insert(places[1], load)
+            program.insert(places[0], offload)
+        programs.append(program)
+    return dataclasses.replace(
+        schedule, programs=lambda devices: {device: iter(programs[device]) for device in devices}
+    )

@@ -544,3 +544,25 @@ def test_a_search_may_place_r(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     times = ["--forward", "2", "--backward", "4"]
     read = as_json(capsys, "--schedule", str(file), *times, *parts)
     assert (read["time"], read["memory"]) == (again["time"], again["memory"])
+
+
+def test_o_and_l_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """F1 waits for O0, and L0 goes beside B1; lanes of their own are drawn."""
+    file = tmp_path / "own.csv"
+    file.write_text("0F0,0O0,0F1,0F2,0B1,0L0,0B2,0B0\n")
+    words = ["--schedule", str(file), "--forward", "2", "--backward", "4"]
+    answer = as_json(capsys, *words, "--offload", "3", "--features", "100B")
+    # F 0-2, O 2-5, F 5-7 and 7-9, B 9-13 and 13-17, L 13-16, B 17-21.
+    assert answer["time"] == 21 and answer["features"] == [2]
+    assert answer["memory_over_time"] == [
+        {"times": [0, 7, 17, 21], "kept_bytes": [100, 200, 100, 0]}
+    ]
+    assert command(*words, "--offload", "3") == 0
+    drawn = capsys.readouterr().out
+    assert "<<<" in drawn and ">>>" in drawn
+    assert "O: <, L: >" in drawn
+    assert command(*words) == 2
+    assert "has O and L; say how long by --offload" in capsys.readouterr().err
+    plain = [*on("gpipe", 2, 2), "--forward", "2", "--backward", "4"]
+    assert command(*plain, "--offload", "3") == 2
+    assert "`offload` = 3: gpipe has no O" in capsys.readouterr().err
