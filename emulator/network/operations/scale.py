@@ -1,4 +1,6 @@
-"""Factors and terms: a learnt one for each channel, and constant ones for all values."""
+"""Factors and terms: a learnt one for each channel, of negative values alone, too, and constant ones
+for all values.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +86,53 @@ class Scale(_ByChannel):
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
         return ScaleUnit(step.output[0], self.initial, site)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PRelu(_ByChannel):
+    """x where it is above 0, else x times a learnt slope of its channel, `initial` at first (He et
+    al., 2015, section 2.1).
+
+    Slopes belong to channels, so that devices that divide these need no sum of all.
+    """
+
+    initial: Finite = 0.25
+
+    keeps_map = True
+    type = "prelu"
+    torch_names: ClassVar[Mapping[str, str]] = {"slope": "weight"}
+    of_value = Arithmetic(3)  # the product; back: dx and the gradient
+    onnx = ("PRelu",)
+    _array, _operator = "slope", "PRelu"
+
+    @property
+    def he_gain(self) -> float:
+        """2 / (1 + slope^2) (He et al., 2015, equation 15)."""
+        return 2 / (1 + self.initial**2)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.PReLU(shape[0], self.initial)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`.
+
+        Raises:
+            InputError: it has other than one slope for each channel.
+        """
+        value, slopes = walk.take(node), walk.constant(node, 1)
+        made = None if slopes is None else by_channel(walk, node, cls, value, slopes)
+        if made is None:
+            raise node.refusal(
+                "has not one slope for each channel, as PReLU(channels) has; the gradient of one slope"
+                " for all is a sum over channels, which devices divide"
+            )
+        return made
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return PReluUnit(step.output[0], self.initial, site)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -255,7 +304,7 @@ def _repeats_channels(walk: Walk, value: Value, constant: Constant) -> bool:
 def by_channel(
     walk: Walk,
     node: OnnxNode,
-    kind: type[Scale | Shift],
+    kind: type[PRelu | Scale | Shift],
     value: Value,
     constant: Constant,
     *,
@@ -272,7 +321,7 @@ def by_channel(
         return None
     place = next(n for n, name in enumerate(node.inputs) if name in walk.constants)
     walk.parameters.use(node, place, constant)
-    keys = {} if kind is Shift else {"initial": 1.0}
+    keys = {"initial": 1.0} if kind is Scale else {}
     return walk.step(node, kind, keys, value, like=value, arrays={kind._array: node.inputs[place]})
 
 
@@ -304,6 +353,41 @@ class ScaleUnit(Unit):
         """See `Unit`."""
         x, dz = kept
         scale_gradient(x, dz, sums["scale"], fresh=fresh)
+
+
+class PReluUnit(Unit):
+    """A learnt slope for each channel's negative values; it keeps its inputs."""
+
+    def __init__(self, channels: int, initial: float, site: Site) -> None:
+        super().__init__(site)
+        self.learns = {"slope": np.full(channels, initial, np.float32)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        return self._sloped(x, x, weights), (x,)
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        return (self._sloped(dz, state[0], weights),)
+
+    def _sloped(self, values: Data, x: Data, weights: Weights) -> Data:
+        """Return values where x is above 0, and others times the slopes."""
+        made = self.arena.take(values.shape)
+        np.multiply(values, weights["slope"], out=made)
+        np.copyto(made, values, where=x > 0)
+        return made
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return *state, dz
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        x, dz = kept
+        below = self.arena.take(x.shape)
+        np.minimum(x, 0, out=below)
+        scale_gradient(below, dz, sums["slope"], fresh=fresh)
 
 
 class ShiftUnit(Unit):

@@ -122,6 +122,7 @@ KEPT = {
         "group-norm": 1,
         "multiply": 2,
         "scale": 1,
+        "prelu": 1,
         "tanh": 1,
         "elu": 1,
         "mish": 1,

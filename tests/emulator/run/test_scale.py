@@ -21,14 +21,14 @@ from .operations import KEYS, Bits, check_bits, check_step
 NETWORK = of_images(
     "scaled",
     {"type": "conv", "channels": 12, "kernel": 5, "stride": 4, "pad": 2, "name": "x"},
-    *({"type": "silu"}, {"type": "scale", "initial": 0.5, "name": "scaled"}),
+    *({"type": "prelu"}, {"type": "scale", "initial": 0.5, "name": "scaled"}),
     {"type": "global-average-pool"},
     *({"type": "conv", "channels": 4, "kernel": 1, "name": "fc1"}, {"type": "relu"}),
     {"type": "conv", "channels": 12, "kernel": 1, "name": "fc2"},
     {"type": "sigmoid", "name": "gate"},
     {"type": "multiply", "from": ["gate", "scaled"], "name": "gated"},
     {"type": "conv", "channels": 12, "kernel": 3, "pad": 1, "name": "y"},
-    *({"type": "affine", "factor": 0.25, "shift": 0.5}, {"type": "shift"}),
+    *({"type": "affine", "factor": 0.25, "shift": 0.5}, {"type": "shift"}, {"type": "silu"}),
     {"type": "fc", "features": 12, "name": "values"},
     *({"type": "hard-sigmoid", "name": "of-values"},),
     {"type": "multiply", "from": ["gated", "of-values"]},
@@ -50,7 +50,7 @@ def test_no_mapping_changes_a_bit(
 
 
 def test_pytorch_takes_the_same_step() -> None:
-    assert {"x_scale.weight", "y_shift.bias"} <= check_step(NETWORK)
+    assert {"x_prelu.weight", "x_scale.weight", "y_shift.bias"} <= check_step(NETWORK)
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
@@ -103,10 +103,10 @@ def test_models_of_pytorch_are_taken() -> None:
             super().__init__()
             self.conv, self.gamma = nn.Conv2d(3, 8, 3), nn.Parameter(torch.rand(8, 1, 1))
             self.fc1, self.fc2 = nn.Linear(8, 4), nn.Linear(4, 8)
-            self.head = nn.Linear(8, 10)
+            self.slopes, self.head = nn.PReLU(8), nn.Linear(8, 10)
 
         def forward(self, x: Any) -> Any:
-            x = self.conv(x) * self.gamma
+            x = self.slopes(self.conv(x)) * self.gamma
             gate = torch.sigmoid(self.fc2(torch.relu(self.fc1(x.mean((2, 3))))))
             y = x * gate.view(-1, 8, 1, 1).expand_as(x) - 0.5 * x + 2
             return self.head((1 - y / 4).mean((2, 3)))
@@ -114,13 +114,14 @@ def test_models_of_pytorch_are_taken() -> None:
     model, images = Scaled(), torch.randn(3, 3, 8, 8)
     network = emuchain.from_torch(model, torch.zeros(2, 3, 8, 8))
     kinds = [step.operation.type for layer in network.layers for step in layer.sfu]
-    assert {kind: kinds.count(kind) for kind in ("scale", "multiply", "affine")} == {
+    assert {kind: kinds.count(kind) for kind in ("prelu", "scale", "multiply", "affine")} == {
+        "prelu": 1,
         "scale": 1,
         "multiply": 1,
         "affine": 2,
     }
     first = network.state.first_weights()
-    assert np.array_equal(first["conv"]["scale"], model.gamma.detach().numpy().ravel())
+    assert np.array_equal(first["conv"]["scale2"], model.gamma.detach().numpy().ravel())
     from emuchain.emulator.data import Dataset
 
     maps, labels = np.zeros((8, 3, 8, 8), np.uint8), np.arange(8)

@@ -131,7 +131,7 @@ SIDES = ("above", "below"), ("left", "right")
 
 KEEPING = (
     *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm", "head-norm"),
-    *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "scale", "tanh", "elu", "mish"),
+    *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "prelu", "scale", "tanh", "elu", "mish"),
 )
 """Operations of an SFU that need a whole map when errors come back."""
 
@@ -316,6 +316,7 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
             "layer-norm",
             "rms-norm",
             "head-norm",
+            "prelu",
             "scale",
             "shift",
         )

@@ -87,7 +87,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         "batch-norm",
         "group-norm",
         "lrn",
-        *("scale", "shift", "affine"),
+        *("scale", "prelu", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
     kinds += ["upsample", "zeros"] if max(shape[1:]) <= 4 else []

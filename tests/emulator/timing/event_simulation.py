@@ -671,7 +671,7 @@ class Chain(Marks):
         )
 
 
-LEARNT = {"batch-norm": 2, "group-norm": 2, "scale": 1, "shift": 1}
+LEARNT = {"batch-norm": 2, "group-norm": 2, "prelu": 1, "scale": 1, "shift": 1}
 """Learnt numbers of a channel."""
 
 
