@@ -2,6 +2,7 @@ from . import roles
 from .config import RUN_ONLY_KEYS, Config
 from .groups import GROUPS
 from .keys import listed
+from .other_names import OTHER_NAMES
 from .rates import FORMER, RateSchedule, of_today, parse_rates, rate_schedules
 from .roles import log_place
 from .run_keys import RunKeys, TrainKeys
@@ -23,6 +24,7 @@ __all__ = [
     "CHANGES",
     "FORMER",
     "GROUPS",
+    "OTHER_NAMES",
     "RUN_ONLY_KEYS",
     "Config",
     "RateSchedule",

@@ -4,7 +4,8 @@ command-line flag; `sources.py` has where its values come from.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
@@ -39,6 +40,7 @@ from .keys import (
     ScheduleKey,
     Sizes,
 )
+from .other_names import IN_CHANGES, OTHER_NAMES
 from .rates import FORMER, MOST_SINGLE, rate_schedules
 from .settings import Settings
 
@@ -52,7 +54,7 @@ RUN_ONLY_KEYS = (
 class Config(Model):
     """Everything that a run depends on, apart from the files that it names."""
 
-    former = FORMER
+    former: ClassVar[Mapping[str, str]] = {**IN_CHANGES, **OTHER_NAMES, **FORMER}
 
     network: Annotated[str, roles.NETWORK] = pydantic.Field(
         "quick-cifar",

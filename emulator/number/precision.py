@@ -58,7 +58,15 @@ from .exact import sum_bits
 from .history import check_history, history_of, scaling_text
 from .loss_scale import loss_scale_of, loss_scale_text
 from .storage import Storage
-from .text import KINDS, LAYER_KEYS, epoch_tables, layer_tables, layer_word, table_of
+from .text import (
+    KINDS,
+    LAYER_KEYS,
+    OTHER_NAMES,
+    epoch_tables,
+    layer_tables,
+    layer_word,
+    table_of,
+)
 
 HELD: Mapping[str, tuple[str, ...]] = {
     "fp32": ("half", "fp8", "int8", "int4"),
@@ -525,7 +533,7 @@ def named_format(name: str) -> NumberFormat:
     try:
         return number_format(name)
     except ValueError as error:
-        raise ValueError(f"{did_you_mean(name, number_formats())}{error}") from None
+        raise ValueError(f"{did_you_mean(name, number_formats(), OTHER_NAMES)}{error}") from None
 
 
 def _at(key: str, value: object) -> NumberFormat:

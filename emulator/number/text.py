@@ -15,6 +15,14 @@ KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard", "scaling"
 """The keys of a layer's table."""
 _LAYER, _ROUNDING, _EPOCH = "layer.", "rounding", "epoch."
+OTHER_NAMES = {
+    **dict.fromkeys(("float", "float32", "single", "tf32"), "fp32"),
+    **dict.fromkeys(("float16", "half", "f16", "mixed"), "fp16"),
+    **dict.fromkeys(("bfloat16", "bfloat"), "bf16"),
+    **dict.fromkeys(("float8_e4m3fn", "float8", "e4m3"), "fp8-e4m3"),
+    **dict.fromkeys(("float8_e5m2", "e5m2"), "fp8-e5m2"),
+}
+"""Formats by what other programs call them."""
 
 Tables = dict[str, dict[str, object]]
 """Tables of layers by their names."""

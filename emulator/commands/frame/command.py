@@ -20,7 +20,7 @@ import click
 from click.core import ParameterSource
 
 from ...common import NO_FILE, InputError, NamedFiles, did_you_mean
-from ...config import roles
+from ...config import OTHER_NAMES, roles
 from .kernels import starting
 from .named import Named
 
@@ -173,27 +173,17 @@ def set_words(changes: Mapping[str, object]) -> list[str]:
     return [word for key, value in changes.items() for word in (SET, f"{key}={toml_value(value)}")]
 
 
+def _named(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
 USUAL_FLAGS = {
-    **dict.fromkeys(("--lr", "--learningrate", "--step-size"), "--learning-rate"),
-    **dict.fromkeys(("--batch-size", "--minibatch", "--mini-batch", "--bs"), "--batch"),
-    **dict.fromkeys(("--micro-batch-size", "--microbatch"), "--micro-batch"),
-    **dict.fromkeys(
-        ("--gpus", "--boards", "--nodes", "--fpgas", "--num-devices", "--n-devices"), "--devices"
-    ),
-    **dict.fromkeys(("--wd", "--decay"), "--weight-decay"),
+    **{_named(name): _named(key) for name, key in OTHER_NAMES.items()},
     **dict.fromkeys(("--lr-step", "--lr-decay"), "--lr-schedule step:every=1000,factor=0.1"),
     **dict.fromkeys(
         ("--learning-rate-steps", "--learning-rate-factor"),
         "--lr-schedule steps:at=10,20,factor=0.1",
     ),
-    **dict.fromkeys(("--num-epochs", "--n-epochs"), "--epochs"),
-    **dict.fromkeys(("--dataset", "--data-dir", "--data-path"), "--data"),
-    **dict.fromkeys(("--dtype", "--format", "--amp"), "--precision"),
-    **dict.fromkeys(("--optim", "--opt"), "--optimizer"),
-    **dict.fromkeys(("--output", "--save-to"), "--out"),
-    **dict.fromkeys(("--board", "--platform"), "--cluster"),
-    **dict.fromkeys(("--codec", "--compression"), "--compress"),
-    "--random-seed": "--seed",
     "--topology": "--set links.topology=NAME",
     **dict.fromkeys(("--bandwidth", "--link-bandwidth"), "--set link.bandwidth_gbps=RATE"),
     **dict.fromkeys(("--latency", "--link-latency"), "--set link.latency_ns=TIME"),
@@ -246,7 +236,7 @@ class FileCommand(click.Command):
 
     def _usual(self, ctx: click.Context, flag: str) -> str | None:
         """Return what a flag that other programs have is called here, if the command has it."""
-        meant = USUAL_FLAGS.get(flag, "")
+        meant = USUAL_FLAGS.get(flag, f"{SET} {flag[2:]}=VALUE" if "." in flag else "")
         known = {name for param in self.get_params(ctx) for name in param.opts}
         return meant if meant.partition(" ")[0] in known else None
 
