@@ -5,7 +5,7 @@ functions.
 from .board import ActionBoard, Message, StageLoads, Step, Wire, work_ps
 from .device_clock import DeviceClock, SliceClock
 from .faulty import FaultyTiming
-from .kept import Course, FeatureBytes, kept_courses
+from .kept import Course, FeatureBytes, course_of, kept_courses
 from .pipeline import (
     PipelineResult,
     least_time_ps,
@@ -77,6 +77,7 @@ __all__ = [
     "UpdateWaits",
     "Ways",
     "Wire",
+    "course_of",
     "engine_loads",
     "exchange_name",
     "factors",

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -100,11 +100,11 @@ def kept_courses(
                 change[end_ps] += size.late
         elif last is Kind.GRADIENT:
             change[end_ps] -= size.late
-    return tuple(_course(change) for change in changes)
+    return tuple(map(course_of, changes))
 
 
-def _course(changes: dict[int, Size]) -> Course:
-    """Return the course of changes at times in ps; bytes are rounded up."""
+def course_of(changes: Mapping[int, Size]) -> Course:
+    """Return the course of changes in bytes at times in ps; bytes are rounded up."""
     times_ps = sorted(time_ps for time_ps, change in changes.items() if change)
     totals = itertools.accumulate(changes[time_ps] for time_ps in times_ps)
     return Course(tuple(times_ps), tuple(math.ceil(total) for total in totals))

@@ -83,7 +83,14 @@ from .timeline.spans import (
     gantt_lines,
 )
 from .timeline.tasks import pair_chart, pair_timeline
-from .timeline.trace import TraceRequest, pair_trace, recorded_run, trace_file, write_trace
+from .timeline.trace import (
+    RecordedRun,
+    TraceRequest,
+    pair_trace,
+    recorded_run,
+    trace_file,
+    write_trace,
+)
 
 __all__ = [
     "DEFAULT_WINDOW",
@@ -98,6 +105,7 @@ __all__ = [
     "Look",
     "PipelineDrawing",
     "Progress",
+    "RecordedRun",
     "RowRun",
     "RunProgress",
     "RunSamples",

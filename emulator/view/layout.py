@@ -5,7 +5,7 @@ FPDeep's Fig. 14.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..cluster import Board, Engine
@@ -15,6 +15,7 @@ from ..plan import DeviceLayout, Layout, PlannedStages, SliceLayout
 from ..run import SteadyState
 from ..timing import Course, Timing
 from .picture import new_figure, save_figure, whole_ticks
+from .timeline.spans import draw_courses
 
 _KINDS = {"DSP": "dsp", "BRAM": "bram_banks", "LUT": "lut"}
 """Fields of `Resources` by title."""
@@ -226,13 +227,23 @@ def courses_as_json(courses: Iterable[Course]) -> list[dict[str, Any]]:
     ]
 
 
-def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plot") -> None:
-    """Write the picture to `path`, whose extension sets the format.
+def draw_layout(
+    layout: Layout,
+    path: str | os.PathLike[str],
+    flag: str = "--plot",
+    courses: Sequence[Course] = (),
+) -> None:
+    """Write the picture to `path`, whose extension sets the format: what layers use of each device,
+    and below it the `courses` of features that devices keep, if they are given.
 
     Raises:
         InputError: matplotlib is missing, or the file cannot be written.
     """
-    figure = new_figure(min(24.0, 0.35 * len(layout.devices) + 6), 8, flag, layout="constrained")
+    heights = [8 / len(_KINDS)] * len(_KINDS)
+    if courses:
+        heights.append(min(16.0, 0.16 * len(courses) + 0.8))
+    width = min(24.0, 0.35 * len(layout.devices) + 6)
+    figure = new_figure(width, sum(heights), flag, layout="constrained")
     from matplotlib import colormaps
 
     figure.suptitle(
@@ -240,7 +251,9 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plo
     )
     layers = [layer.name for layer in layout.network.layers]
     colours = colormaps["turbo"]
-    for axes, (title, kind) in zip(figure.subplots(3, 1, sharex=True), _KINDS.items(), strict=True):
+    drawn = figure.subplots(len(heights), 1, height_ratios=heights)
+    by_device = drawn[: len(_KINDS)]
+    for axes, (title, kind) in zip(by_device, _KINDS.items(), strict=True):
         for device in layout.devices:
             of_board = device.board.limits[kind]
             if not of_board:
@@ -258,8 +271,15 @@ def draw_layout(layout: Layout, path: str | os.PathLike[str], flag: str = "--plo
                 bottom += share
         axes.axhline(100, color="black", linewidth=0.8)
         axes.set_ylabel(f"{title}, %")
-    axes.set_xlabel("device")
-    whole_ticks(axes.xaxis)
+        if axes is not by_device[0]:
+            axes.sharex(by_device[0])
+        axes.tick_params(labelbottom=axes is by_device[-1])
+    by_device[-1].set_xlabel("device")
+    whole_ticks(by_device[-1].xaxis)
+    if courses:
+        end_ps = max((time_ps for course in courses for time_ps in course.times_ps), default=0)
+        draw_courses(drawn[-1], courses, end_ps)
+        drawn[-1].set_xlabel("virtual time, µs", fontsize=7)
     shown = {
         label: bar
         for axes in figure.axes

@@ -46,15 +46,14 @@ from ...run import (
     SteadyState,
     cause_of,
     rate_range,
-    simulate,
     steady_actions,
     steady_rate,
     steady_state,
 )
-from ...timing import Course
-from ..frame.command import Answer, drawn_in
+from ..frame.command import Answer
 from ..frame.output import phases, tell_notes
 from .pair import plan_pair
+from .timeline import Recorded
 
 _MOST_BLOCKS_SHOWN = 5
 _LARGER_BOARDS = "u280"
@@ -163,20 +162,23 @@ def _layout(
         cause = view.cause_as_json(cause_of(plan, state))
         return {
             **view.layout_as_json(layout, state, smallest),
+            "memory": view.courses_as_json(Recorded.of(plan).courses),
             "cause": cause,
             **verdict,
             **cut_as_json(plan, beside),
             **_phases_as_json(plan),
         }
 
-    return Answer(shown, as_json, lambda picture: view.draw_layout(layout, picture))
+    return Answer(
+        shown,
+        as_json,
+        lambda picture: view.draw_layout(layout, picture, courses=Recorded.of(plan).courses),
+    )
 
 
 def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answer:
-    """Return the stages of boards that take actions as a whole; they have no picture."""
+    """Return the stages of boards that take actions as a whole; their picture is the timeline."""
     assert plan.stages is not None
-    if drawn_in() is not None:
-        plan.needs_rows("`--plot`")
     stages = plan.stages
     rate, usage = steady_actions(plan)
     sure = rate_range(plan, rate) if how.ranged else None
@@ -201,28 +203,16 @@ def _stages(plan: ChainPlan, beside: CutComparison | None, how: _Asked) -> Answe
         said = {
             "mapping": str(plan.mapping).splitlines(),
             **view.stages_as_json(stages),
-            "memory": view.courses_as_json(_courses(plan)),
+            "memory": view.courses_as_json(Recorded.of(plan).courses),
             "fits_lut": plan.fits_lut,
         }
         said |= {"images_per_s": rate, **cut_as_json(plan, beside), **_phases_as_json(plan)}
         return {**said, **({} if sure is None else sure.to_dict())}
 
-    return Answer(shown, as_json)
+    def drawn(picture: WholeFile) -> None:
+        view.draw_chart(Recorded.of(plan).chart, picture)
 
-
-def _courses(plan: ChainPlan) -> tuple[Course, ...]:
-    """Return the features that boards keep over time: in a mini-batch, or where the pipeline does
-    not drain, in as many as fill it, and one more.
-    """
-    once = plan.while_all_live.with_epochs(1)
-    assert once.stages is not None
-    fill = 0 if plan.config.schedule.drains else -(-max(once.stages.kept_samples) // plan.batch)
-    steps = fill + 1
-    samples = view.RunSamples.of(once, steps * plan.config.batch)
-    run = view.ActionRun(samples, view.Window(0, samples.number - 1))
-    recorder = run.recorder()
-    simulate(once, steps * plan.config.batch, recorder)
-    return run.courses([recorder])
+    return Answer(shown, as_json, drawn)
 
 
 def _beside_lines(plan: ChainPlan, beside: CutComparison | None) -> list[view.Line]:

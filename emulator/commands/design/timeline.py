@@ -4,13 +4,14 @@ as a picture.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import view
 from ...common import InputError, format_time_ps
 from ...config import Config, blaming, load_config
 from ...plan import ChainPlan, configured_network, long_plan, long_work, make_pair_plan, make_plan
 from ...run import simulate, steady_actions, steady_state
+from ...timing import Course
 from ..frame.command import Answer, drawn_in
 from ..frame.output import tell_notes, tell_warning
 
@@ -76,11 +77,49 @@ def _charted(chart: view.Chart, width: int, above: list[str]) -> Answer:
     return Answer(show, draw=lambda file: view.draw_chart(chart, file))
 
 
+class Recorded(NamedTuple):
+    """A run that was recorded, and what is shown of it."""
+
+    run: view.RecordedRun
+    recorder: view.SpanRecorder
+    shown: view.Window
+
+    @classmethod
+    def of(cls, plan: ChainPlan) -> Recorded:
+        """Return a mini-batch of a plan, or where the pipeline does not drain, as many as fill it,
+        and one more.
+        """
+        once = plan.while_all_live.with_epochs(1)
+        fill = 0 if plan.config.schedule.drains else -(-_meeting(once) // plan.batch)
+        samples = (fill + 1) * plan.config.batch
+        of_run = view.RunSamples.of(once, samples)
+        shown = view.Window(0, of_run.number - 1)
+        run = view.recorded_run(of_run, shown)
+        recorder = run.recorder()
+        simulate(once, samples, recorder)
+        return cls(run, recorder, shown)
+
+    @property
+    def chart(self) -> view.Chart:
+        """What runs when."""
+        return self.run.chart([self.recorder], self.shown, all_lanes=False)
+
+    @property
+    def courses(self) -> tuple[Course, ...]:
+        """The features that boards keep over time."""
+        return self.run.courses([self.recorder])
+
+
+def _meeting(plan: ChainPlan) -> int:
+    """Return the most samples that meet on a device."""
+    return max(plan.steady.in_flight if plan.stages is None else plan.stages.kept_samples)
+
+
 def _chart(plan: ChainPlan, window: view.Window, all_lanes: bool) -> tuple[view.Chart, view.Window]:
     """Return the chart of a window, from a run that ends no sooner than the samples that meet those
     of the window.
     """
-    meeting = max(plan.steady.in_flight if plan.stages is None else plan.stages.kept_samples)
+    meeting = _meeting(plan)
     batches = -(-(window.last + 1 + meeting) // plan.batch)
     once = plan.with_epochs(1)
     samples = min(plan.config.samples or batches * plan.config.batch, batches * plan.config.batch)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from ....comm import Times
 from ....kernels.number import FP32
-from ...mapping import DataPath, StreamKey
+from ...mapping import DataPath, StreamKey, activation_bytes
 from ...network import Phase
 from ...plan import ChainPlan
-from ...timing import DeviceClock, exchange_name
+from ...timing import Course, DeviceClock, course_of, exchange_name
 from .samples import RunSamples, SpanRecorder, Versions, Window, kept_by
 from .spans import Chart, ChartLine, Flow, Lane, Look, Span, Timeline, lines_by_device
 
@@ -251,6 +251,10 @@ class RowRun:
         """
         return self.rows(recorders).chart(shown, all_lanes=all_lanes)
 
+    def courses(self, recorders: Collection[SpanRecorder]) -> tuple[Course, ...]:
+        """Return what each device keeps over time of the features of the window's samples."""
+        return self.rows(recorders).courses
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordedRows:
@@ -285,7 +289,28 @@ class RecordedRows:
             end_ps=end_ps,
             axis="virtual time, µs; numbers and colours are samples",
             marks="marks: samples 0-9 a-z A-Z in turn; ",
+            courses=self.courses,
         )
+
+    @property
+    def courses(self) -> tuple[Course, ...]:
+        """What each device keeps over time of the features of whole samples: on a slice from the
+        start of a sample's FP to the end of its EB and PG.
+        """
+        plan = self.run.samples.plan
+        changes = [collections.defaultdict[int, int](int) for _ in range(plan.devices)]
+        for stage in range(plan.stage_count):
+            clock, change = plan.timing.clock(stage), changes[plan.fold.device(stage)]
+            for part, engines in zip(clock.streams.slices, clock.slices, strict=True):
+                size = activation_bytes(part, plan.timing.cluster.storage)
+                served = [self.by_resource[engine.name] for _, engine in engines.engines()]
+                ends_ps: dict[int, int] = {}
+                for rows in itertools.chain(*served):
+                    ends_ps[rows.number] = max(ends_ps.get(rows.number, 0), rows.end_ps)
+                for rows in self.by_resource[engines.fp.name]:
+                    change[rows.start_ps] += size
+                    change[ends_ps[rows.number]] -= size
+        return tuple(map(course_of, changes))
 
     @functools.cached_property
     def _versions(self) -> Sequence[Mapping[int, Versions]]:

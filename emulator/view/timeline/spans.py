@@ -205,7 +205,7 @@ def draw_chart(chart: Chart, path: str | os.PathLike[str], flag: str = "--plot")
     if chart.courses:
         ratios = [len(lines), len(chart.courses)]
         axes, lowest = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-        _draw_courses(lowest, chart)
+        draw_courses(lowest, chart.courses, chart.end_ps, chart.unit_ps, chart.style.bar)
     else:
         axes = lowest = figure.subplots()
     for place, line in enumerate(lines):
@@ -242,16 +242,19 @@ def draw_chart(chart: Chart, path: str | os.PathLike[str], flag: str = "--plot")
         save_figure(figure, path, flag, dpi=style.dpi)
 
 
-def _draw_courses(axes: Axes, chart: Chart) -> None:
-    """Draw what each device keeps over time, one below the other, all to one scale."""
-    bar, most = chart.style.bar, max(course.peak_bytes for course in chart.courses)
-    labels = []
-    for place, course in enumerate(chart.courses):
+def draw_courses(
+    axes: Axes, courses: Sequence[Course], end_ps: int, unit_ps: int = 10**6, bar: float = 0.9
+) -> None:
+    """Draw what each device keeps over time up to `end_ps`, one below the other, all to one scale;
+    `bar` is the share of a device's line that the most of them takes.
+    """
+    most, labels = max(course.peak_bytes for course in courses), []
+    for place, course in enumerate(courses):
         labels.append(f"device {place}: {format_bytes(course.peak_bytes)}")
         if not course.peak_bytes:
             continue
         # The last amount lasts until the end of the chart.
-        times = [time_ps / chart.unit_ps for time_ps in (*course.times_ps, chart.end_ps)]
+        times = [time_ps / unit_ps for time_ps in (*course.times_ps, end_ps)]
         base = place + bar / 2
         tops = [base - bar * kept / most for kept in (*course.kept_bytes, course.kept_bytes[-1])]
         axes.fill_between(times, base, tops, step="post", color=_COURSE, linewidth=0)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ...common import InputError, WholeFile
 from ...plan import ChainPlan
+from ...timing import Course
 from .actions import ActionRun
 from .rows import Level, RowRun
 from .samples import DEFAULT_WINDOW, RunSamples, SpanRecorder, Window
@@ -141,6 +142,9 @@ class RecordedRun(Protocol):
         """Return the chart of the time in which the shown samples are worked on, with all that runs
         then.
         """
+
+    def courses(self, recorders: Collection[SpanRecorder]) -> tuple[Course, ...]:
+        """Return what each device keeps over time of the features of the window's samples."""
 
 
 def recorded_run(samples: RunSamples, window: Window) -> RecordedRun:

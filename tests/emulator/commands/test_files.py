@@ -176,13 +176,12 @@ def test_rtl_replaces_files_and_leaves_other_links_to_them(
     assert [entry.name for entry in folder.iterdir() if entry.suffix != ".sv"] == []
 
 
-def test_a_refused_picture_leaves_no_cut(
+def test_a_refused_plan_leaves_no_cut_and_no_picture(
     emuchain: Run, tmp_path: Path, one_line: Callable[[str], str]
 ) -> None:
-    """Boards that take actions as a whole have no picture of rows."""
-    actions = "plan quick-cifar --devices 2 --engines turns --schedule sync".split()
+    actions = "plan quick-cifar --devices 500 --engines turns --schedule sync".split()
     files = ["--save", tmp_path / "cut.toml", "--plot", tmp_path / "layout.png"]
-    assert "`--plot` shows rows" in refusal(emuchain(*actions, *files), one_line)
+    assert "`devices` = 500" in refusal(emuchain(*actions, *files), one_line)
     assert [*tmp_path.iterdir()] == []
 
 

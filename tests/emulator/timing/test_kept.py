@@ -13,6 +13,11 @@ import pytest
 from hypothesis import strategies as st
 
 import emuchain
+from emuchain.comm import Served
+from emuchain.emulator.config import load_config
+from emuchain.emulator.mapping import activation_bytes
+from emuchain.emulator.plan import make_plan
+from emuchain.emulator.run import simulate
 from emuchain.emulator.schedule import (
     Backward,
     Engines,
@@ -104,6 +109,65 @@ def emuchain_order(shape: Shape, actions: str) -> Any:
 
     order = parse(f"schedule own, 1 device\nmicro-batches 0:1 1:2\n{actions}\n")
     return time_pipeline(order, shape.costs, shape.machine)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "drains": {"schedule": "sync", "devices": 3},
+    "never empty": {"schedule": "fpdeep", "devices": 3},
+    "a slice on each": {"schedule": "fpdeep", "devices": 5, "stages": "layers"},
+    "two stages on each": {"schedule": "interleaved", "devices": 2, "micro_batch": 2},
+    "attention": {"network": "char-gpt", "schedule": "sync", "devices": 2},
+    "frozen": {"schedule": "sync", "devices": 2, "freeze": "conv1,conv2"},
+}
+
+
+def served_of(plan: Any, samples: int) -> dict[str, list[tuple[int, int]]]:
+    """Return from when to when each resource is at work on each sample, in ps."""
+    served: dict[str, list[tuple[int, int]]] = {}
+
+    def observe(one: Served) -> None:
+        spans = [(min(left) - one.row_ps, max(left)) for left in one.left_ps.tolist()]
+        served.setdefault(one.resource, []).extend(spans)
+
+    simulate(plan, samples, observe)
+    return served
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_features_of_samples_on_boards_that_stream_rows(
+    case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the first row of a sample's FP on a slice to the last one of its EB and PG: never more
+    than the samples in flight that a plan has room for, and as many where a board has one slice.
+    """
+    keys = {"network": "quick-cifar", "batch": 8, **ROWS[case]}
+    plan = make_plan(load_config(None, keys), timing_only=True)
+    fill = 0 if plan.config.schedule.drains else -(-max(plan.steady.in_flight) // plan.batch)
+    served = served_of(plan, (fill + 1) * plan.batch)
+    network = keys.pop("network")
+    words = [w for key, value in keys.items() for w in (f"--{key.replace('_', '-')}", str(value))]
+    assert status_of("plan", network, *words, "--json", "--range", "none") == 0
+    memory = json.loads(capsys.readouterr().out)["memory"]
+    assert [course["device"] for course in memory] == [*range(plan.devices)]
+    for device, course in enumerate(memory):
+        kept, most, slices = [], 0, 0
+        for stage in plan.fold.stages(device):
+            clock = plan.timing.clock(stage)
+            for part, engines in zip(clock.streams.slices, clock.slices, strict=True):
+                size = activation_bytes(part)
+                most, slices = most + plan.steady.in_flight[stage] * size, slices + 1
+                times = [served[engine.name] for _, engine in engines.engines()]
+                for forward, *others in zip(*times, strict=True) if size else ():
+                    kept.append((forward[0], max(end for _, end in (forward, *others)), size))
+        changes = sorted({time_ps for begin, end, _ in kept for time_ps in (begin, end)})
+        amounts = []
+        for now in changes:
+            amounts.append(sum(size for begin, end, size in kept if begin <= now < end))
+        changed = [n for n, amount in enumerate(amounts) if n == 0 or amount != amounts[n - 1]]
+        held = dict(zip(course["times_ps"], course["kept_bytes"], strict=True))
+        assert {changes[n]: amounts[n] for n in changed}.items() <= held.items()
+        assert course["peak_bytes"] == max(amounts) <= most and course["kept_bytes"][-1] == 0
+        assert slices > 1 or course["peak_bytes"] == most
 
 
 PLANS: dict[str, dict[str, Any]] = {

@@ -264,11 +264,16 @@ def test_what_is_off_chip_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "\nOff-chip memory" in printed
 
 
-def test_the_picture(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engines", [(), ("--engines", "turns", "--schedule", "gpipe")])
+def test_the_picture(engines: tuple[str, ...], tmp_path: Path) -> None:
+    """It has what each device keeps over time, in bytes; below the layout, or below actions."""
     pytest.importorskip("matplotlib")
-    path = tmp_path / "fig14.png"
-    assert emuchain("plan", "quick-cifar", "--devices", "3", "--plot", str(path)) == 0
-    assert path.read_bytes().startswith(b"\x89PNG")
+    path = tmp_path / "fig14.svg"
+    words = "plan quick-cifar --devices 3 --batch 8 --micro-batch 4 --range none".split()
+    assert emuchain(*words, *engines, "--plot", str(path)) == 0
+    drawn = path.read_text()
+    assert "features kept, and the most of each device" in drawn
+    assert all(f"device {device}: " in drawn for device in range(3))
 
 
 BAD = {

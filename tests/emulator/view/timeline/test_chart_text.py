@@ -39,7 +39,7 @@ def chart(
 ) -> Chart:
     """The chart of what two boards have served, from 0 on."""
     samples: Any = SimpleNamespace(
-        plan=SimpleNamespace(devices=2),
+        plan=SimpleNamespace(devices=2, stage_count=0),
         devices=["device 0 (board0)", "device 1 (board1)"],
         place=lambda _: Place(1, 0, 0),
         versions=lambda numbers: [dict.fromkeys(numbers, Versions(0, 0))] * 2,
