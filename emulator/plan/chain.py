@@ -363,12 +363,6 @@ def _check_layer(config: Config, layer: Layer) -> None:
     own, given = precision.of(layer.formats), f"`precision` = {str(precision)!r}"
     # What it multiplies; states and shares, which it makes, are in its own formats.
     operands = own.reading(precision.of(layer.reads.formats))
-    crosses = isinstance(layer.operation, Attention) and layer.operation.keys is not None
-    if crosses and own.accumulate != "fp32":
-        raise InputError(
-            f"{given}: {layer.name} is {_kind_of(layer)} to another sequence's rows, whose engines"
-            " add in fp32; should be without `accumulate`"
-        )
     if own.accumulate == "int32":
         _check_integers(config.batch, operands, layer, given)
         if layer.operation.recurs and own.activations != operands.activations:

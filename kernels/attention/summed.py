@@ -116,51 +116,63 @@ class SummedAttention(Attention):
         """See `Attention.backward`, of all rows; `of_errors` rounds output errors again."""
         uncounted = score_errors and dataclasses.replace(score_errors, counts=None)
         for some in self._samples(x, rows):
-            own, made = self._heads_of(x, lengths, some, of_inputs), _by_heads(dx[some], self, 3)
-            errors = self._operand(dy, some, 0, of_errors)
+            own, made = self._heads_of(x, lengths, some, of_inputs), self._apart(dx[some])
+            errors = self._operand(dy, some, "y", of_errors)
             own_kept = None if kept is None else kept[some].swapaxes(2, 3)
             of_keys, of_scores = own.score_errors(statistics[some], errors, own_kept)
             pairs = _rounded(score_errors, _turned(of_scores), some, by_query=True)
-            made[:, :, 0] = own.over_rows(pairs, *own.inputs["k"], descending=False)
+            made["q"][...] = own.over_rows(pairs, *own.inputs["k"], descending=False)
             pairs = _rounded(uncounted, of_scores, some)
-            made[:, :, 1] = own.over_rows(pairs, *own.inputs["q"], descending=True)
-            made[:, :, 2] = own.over_rows(_rounded(shares, of_keys, some), *errors, descending=True)
+            made["k"][...] = own.over_rows(pairs, *own.inputs["q"], descending=True)
+            pairs = _rounded(shares, of_keys, some)
+            made["v"][...] = own.over_rows(pairs, *errors, descending=True)
 
     def _samples(self, x: Floats, rows: Rows | None) -> Iterator[slice]:
         """Yield samples that are taken together."""
         shape = self._shape(x, rows)
         if (shape.first, shape.last) != (0, shape.rows):
             raise ValueError(f"rows = {rows}: all {shape.rows} are needed")
-        together = max(1, _MOST_PAIRS // max(1, self.heads * shape.rows**2))
+        together = max(1, _MOST_PAIRS // max(1, self.heads * shape.rows * shape.keys))
         for first in range(0, shape.samples if shape.rows else 0, together):
             yield slice(first, min(first + together, shape.samples))
 
     def _operand(
-        self, maps: Floats, some: slice, part: int, rounding: SumRounding | None
+        self, maps: Floats, some: slice, name: str, rounding: SumRounding | None
     ) -> _Operand:
         """Return an operand (samples, heads, rows, size) of some samples, and how it is rounded
         again.
         """
-        parts = maps.shape[2] // self.channels
 
         def by_heads(array: Any) -> Any:
-            return _by_heads(array[some], self, parts)[:, :, part]
+            own = array[some]
+            return _by_heads(own, self, 1)[:, :, 0] if name == "y" else self._apart(own)[name]
 
         own = rounding and rounding.lying(by_heads)
         return np.ascontiguousarray(by_heads(maps)), own
 
+    def _apart(self, rows: Any) -> Mapping[str, Any]:
+        """Return views of queries, keys and values (samples, heads, rows, size) of what is
+        taken.
+        """
+        if self.keys is None:
+            parts = _by_heads(rows, self, 3)
+            return {name: parts[:, :, place] for place, name in enumerate(("q", "k", "v"))}
+        whole, values = _by_heads(rows, self, 1)[:, :, 0], 2 * self.keys
+        k, v, q = (
+            whole[:, :, own]
+            for own in (slice(self.keys), slice(self.keys, values), slice(values, None))
+        )
+        return {"q": q, "k": k, "v": v}
+
     def _heads_of(
         self, x: Floats, lengths: Lengths | None, some: slice, rounding: SumRounding | None
     ) -> _Heads:
-        inputs = {
-            name: self._operand(x, some, part, rounding)
-            for part, name in enumerate(("q", "k", "v"))
-        }
-        own = x[some]
-        keys = np.full(len(own), x.shape[1], np.int64)
+        inputs = {name: self._operand(x, some, name, rounding) for name in ("q", "k", "v")}
+        own, count = x[some], inputs["k"][0].shape[2]
+        keys = np.full(len(own), count, np.int64)
         if lengths is not None:
             keys = self._keys(self._shape(own, None), np.asarray(lengths)[some])
-            masked = np.arange(x.shape[1]) >= keys[:, None]
+            masked = np.arange(count) >= keys[:, None]
             for name in ("k", "v"):
                 inputs[name][0].swapaxes(1, 2)[masked] = 0
         return _Heads(self, inputs, np.repeat(keys, self.heads))
@@ -179,9 +191,9 @@ class _Heads:
 
     @property
     def _shape(self) -> Shape:
-        samples, heads, rows, size = self.inputs["q"][0].shape
+        (samples, heads, rows, size), keys = self.inputs["q"][0].shape, self.inputs["k"][0].shape[2]
         causal = self.attention.causal
-        return Shape(samples, rows, heads, size, 0, rows, causal, rows, 3 * size)
+        return Shape(samples, rows, heads, size, 0, rows, causal, keys, 3 * size)
 
     @property
     def _scale(self) -> Floats:
@@ -235,7 +247,7 @@ class _Heads:
             held = slice(first, min(first + block, count))
             line = own.lying(functools.partial(_lanes, some=held)).round(turned[..., held])
             seeing = slice(0, first) if descending else slice(held.stop, count)
-            seeing = seeing if causal else slice(0, count)
+            seeing = seeing if causal else slice(None)
             self._add(sums[:, :, seeing], pairs[:, :, seeing, held], line, descending=descending)
         for place in range(min(block, count) if causal else 0):
             self._add_own(sums, pairs, turned, own, place, descending=descending)
@@ -350,7 +362,9 @@ def _rounded(
     words, grid = None, operand.grid
     if operand.rounding is Rounding.STOCHASTIC:
         assert operand.words is not None
-        words = drawn(operand.words, pairs[0].size, some).reshape(pairs.shape)
+        words = drawn(operand.words, pairs[0].size, some)
+        *outer, lines, length = pairs.shape
+        words = words.reshape(*outer, length, lines) if by_query else words.reshape(pairs.shape)
         words = _turned(words) if by_query else words
     if isinstance(grid, BlockGrid):
         key: Any = {"tensor": pairs.shape[-1], "out": pairs, "counts": operand.counts}
@@ -385,7 +399,7 @@ def _in_lanes(pairs: Floats) -> Floats:
 
 
 def _out_of_lanes(lanes: Floats, shape: Shape) -> Floats:
-    pairs = lanes.swapaxes(1, 2).reshape(shape.samples, shape.heads, shape.rows, -1)
+    pairs = lanes.swapaxes(1, 2).reshape(shape.samples, shape.heads, shape.keys, -1)
     return np.ascontiguousarray(pairs[..., : shape.rows])
 
 

@@ -60,7 +60,12 @@ class AttentionSlice(SliceNumerics):
         if formats is not None and formats.precision.accumulate != "fp32":
             sums = SliceSums(formats.precision).kind
             self._kernel = SummedAttention(
-                heads, size, operation.causal, sums=sums, dot=formats.precision.dot
+                heads,
+                size,
+                operation.causal,
+                keys=operation.keys,
+                sums=sums,
+                dot=formats.precision.dot,
             )
         self._rows, self._keys = operation.rows_of(part.layer.input)
         self._dropout = operation.dropout
@@ -212,7 +217,7 @@ class AttentionSlice(SliceNumerics):
         if again["of_inputs"] is not None:
             again["of_inputs"] = again["of_inputs"].lying(self._by_heads)
         if with_errors:
-            again["of_errors"] = self._rounding("errors", outputs, own, tokens)
+            again["of_errors"] = self._rounding("errors", outputs, own, self._rows)
         return again
 
     def _rounding(

@@ -161,3 +161,31 @@ def test_rows_alone_are_refused() -> None:
     y, statistics = forward(x, attention)
     with pytest.raises(ValueError, match="all 4 are needed"):
         attention.forward(x, y, statistics, rows=(0, 2))
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(("rows", "keys", "heads"), [(9, 9, 2), (67, 40, 1), (12, 5, 1)])
+def test_another_sequence_has_the_bits_of_one(name: str, rows: int, keys: int, heads: int) -> None:
+    """Queries see as many keys of their own sequence, and their words are the same."""
+    run = Run(Case(2, rows, heads, 12, causal=False), name)
+
+    def crossed(within: Any) -> Any:
+        parts = within.reshape(2, rows, heads, 3, 12)
+        some = parts[:, :keys, :, 1], parts[:, :keys, :, 2], parts[:, :, :, 0]
+        return np.concatenate(some, 1).reshape(2, 2 * keys + rows, -1)
+
+    shares, errors = run._operand(0), run._operand(2)
+    lengths = {"lengths": np.full(2, keys)}
+    made = []
+    for lay, own in ((lambda x: x, lengths), (crossed, {})):
+        attention = run.attention if own else dataclasses.replace(run.attention, keys=keys)
+        x, again, of_errors = lay(run.x), {}, {}
+        inputs, outputs = run._again(192, run.x.shape), run._again(194, run.dy.shape)
+        if run.dot and inputs is not None:
+            again = {"of_inputs": inputs._replace(words=lay(inputs.words))}
+            of_errors = {"of_errors": outputs}
+        masks = {**own, "shares": shares, **again}
+        y, statistics = forward(x, attention, **masks)
+        dx = backward(x, statistics, run.dy, attention, score_errors=errors, **masks, **of_errors)
+        made.append((y, statistics, dx if not own else crossed(dx)))
+    assert all(same_bits(one, other) for one, other in zip(*made, strict=True))
