@@ -18,6 +18,7 @@ from .arguments import AnyCluster, AnyData, data_of_call
 from .cluster import Cluster, load_cluster
 from .common import InputError, NamedFiles, typed
 from .config import roles
+from .data import as_one
 from .run import (
     Evaluation,
     Results,
@@ -81,14 +82,16 @@ def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
     Args:
         run: the run's results, or the path of a results file or a checkpoint.
         samples: an array of what the network takes, normalised already: floats (n, channels, rows,
-            columns), (n, steps, values) of a sequence, or whole numbers (n, steps), symbols.
+            columns), (n, steps, values) of a sequence, or whole numbers (n, steps), symbols; or a
+            tuple of these of several sides, such as a source and a target.
 
     Raises:
         InputError: the run cannot be read, or the network does not take such samples.
     """
     weights = _weights_of(run)
     try:
-        array = np.asarray(samples)
+        count = len(samples[0]) if isinstance(samples, tuple) else None
+        array = np.asarray(as_one(samples, count))
     except Exception as error:  # of whatever the array is made of
         raise InputError(f"`samples`: are no array: {' '.join(str(error).split())[:200]}") from None
     return predict_by_weights(weights, array)

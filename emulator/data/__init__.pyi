@@ -2,7 +2,7 @@ from .dataset import Dataset, Normalisation, png, preview_picture
 from .fetch import Progress, fetch_data
 from .lazy import Images, LazyImages, ReadAhead
 from .load import Description, data_files, describe_data, load_data
-from .own import as_data, as_shape, takes_shape
+from .own import as_data, as_one, as_shape, takes_shape
 from .reading import Reading
 from .text import NgramBits, is_text, ngram_bits, symbol_count
 
@@ -17,6 +17,7 @@ __all__ = [
     "ReadAhead",
     "Reading",
     "as_data",
+    "as_one",
     "as_shape",
     "data_files",
     "describe_data",

@@ -2,7 +2,7 @@
 of other libraries.
 """
 
-from .objects import as_data
+from .objects import as_data, as_one
 from .pictures import ArrayPictures, Samples
 from .values import (
     INPUTS,
@@ -24,6 +24,7 @@ __all__ = [
     "Samples",
     "ValuePictures",
     "as_data",
+    "as_one",
     "as_shape",
     "own_dataset",
     "takes_shape",

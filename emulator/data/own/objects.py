@@ -102,6 +102,8 @@ def as_data(
 
 def _part(data: Any, where: str) -> _Read:
     """Return what data of any kind holds."""
+    if isinstance(data, tuple) and len(data) == 2 and _is_array(data[1:]):
+        data = as_one(data[0], len(data[1])), data[1]
     if isinstance(data, tuple) and _is_array(data[:1]):
         if len(data) != 2:
             raise InputError(f"{where}: has {len(data)} arrays; should be (inputs, targets)")
@@ -196,9 +198,14 @@ def _collated(loader: Any, where: str) -> Iterator[Any]:
     numbered = hasattr(data, "__len__") and hasattr(data, "__getitem__")
     samples = (data[i] for i in range(len(data))) if numbered else data
     if getattr(loader, "batch_size", 1) is None and getattr(loader, "batch_sampler", None) is None:
-        yield from map(collate, samples)  # the items of its data set are batches
+        batches = map(collate, samples)  # the items of its data set are batches
     else:
-        yield from map(collate, _blocks(samples))
+        batches = map(collate, _blocks(samples))
+    for batch in batches:
+        is_pair = (
+            isinstance(batch, tuple | list) and len(batch) == 2 and hasattr(batch[1], "__len__")
+        )
+        yield (as_one(batch[0], len(batch[1])), batch[1]) if is_pair else batch
 
 
 def _columns(samples: list[Any], where: str) -> Any:
@@ -213,7 +220,7 @@ def _columns(samples: list[Any], where: str) -> Any:
             f"{where}: its first sample is {described(first)}; should be (input, target), or a"
             " mapping"
         )
-    return [sample[0] for sample in samples], [sample[1] for sample in samples]
+    return [as_one(sample[0]) for sample in samples], [sample[1] for sample in samples]
 
 
 def _pair(batch: Any, where: str) -> _Read:
@@ -330,6 +337,23 @@ def _detached(value: Any) -> Any:
         return value
     tensor = detach().cpu()
     return tensor.float() if str(tensor.dtype) in _WITHOUT_NUMPY else tensor
+
+
+def as_one(sides: Any, count: int | None = None) -> Any:
+    """Return symbols of several sides, such as a source and a target, as one array with the steps of
+    all: (steps,) each, or (N, steps) of `count` samples; anything else as it is.
+    """
+    if not isinstance(sides, tuple | list) or len(sides) < 2 or not _is_array(sides):
+        return sides
+    if any(isinstance(side, list) for side in sides):
+        return sides
+    arrays = [np.asarray(_detached(side)) for side in sides]
+    shapes = [own.shape for own in arrays]
+    are_samples = count == len(sides) and len({*shapes}) == 1
+    outer = () if count is None else (count,)
+    fits = all(len(shape) == len(outer) + 1 and shape[:-1] == outer for shape in shapes)
+    of_symbols = all(own.dtype.kind in "iu" and own.dtype != np.uint8 for own in arrays)
+    return np.concatenate(arrays, -1) if fits and of_symbols and not are_samples else sides
 
 
 def _joined(parts: list[NDArray[Any]], where: str) -> NDArray[Any]:

@@ -4,6 +4,7 @@ what is refused.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -206,6 +207,29 @@ def test_loaders_of_pytorch() -> None:
 
     ragged = torch.utils.data.DataLoader(samples, batch_size=3, collate_fn=padded)
     assert as_data(ragged).shape == (5, 7, 1)
+
+
+def test_two_sides_are_one_sequence() -> None:
+    """Symbols of a source and a target: as arrays, as samples, and as a loader's batches."""
+    source, target = RANDOM.integers(0, 9, (N, 7)), RANDOM.integers(0, 9, (N, 5))
+    labels = RANDOM.integers(0, 9, (N, 5))
+    pairs = [((source[n], target[n]), labels[n]) for n in range(N)]
+    whole = as_data((np.concatenate([source, target], 1), labels))
+    ways: list[Any] = [((source, target), labels), pairs, iter(pairs)]
+    with contextlib.suppress(ImportError):
+        import torch
+
+        parts = map(torch.from_numpy, (source, target, labels))
+        sides = torch.utils.data.TensorDataset(*parts)
+        samples = [((x, y), z) for x, y, z in sides]
+        ways += [samples, torch.utils.data.DataLoader(samples, batch_size=9)]
+    for way in ways:
+        data = as_data(way)
+        assert (data.shape, data.by_targets) == ((9, 12, 1), True)
+        assert np.array_equal(data.train_images, whole.train_images)
+        assert np.array_equal(data.train_labels, whole.train_labels)
+    with pytest.raises(InputError, match="2 samples|one shape|no array"):
+        as_data(((source.astype(np.float32), target), labels))
 
 
 def test_streams_are_read_once_in_their_order() -> None:
