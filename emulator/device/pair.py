@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ...comm import Mailbox, Message
 from ...kernels import Arena
-from ...kernels.recurrent import GruSlice, LstmSlice, Packed, Tape
+from ...kernels.recurrent import EB, GruSlice, LstmSlice, Packed, Tape
 from ..mapping import Slice
 from ..network import Layer, Recurrent, Training
 from ..schedule import Action, Kind, MicroBatch, SampleSpan, with_versions
@@ -34,9 +34,18 @@ from ..timing.pair import Content, PairKey, Part, Phase, streams_of, work_of
 from .device import Epoch
 from .device_numerics import DeviceNumerics
 from .ends import Tally
+from .formats import MapFormats
 from .memories import ActRam
 from .ports import Outlet
-from .slices import TAPE, RecurrentSlice, all_backward, all_forward, kernel_of, states_before
+from .slices import (
+    TAPE,
+    RecurrentSlice,
+    RoundedSteps,
+    all_backward,
+    all_forward,
+    kernel_of,
+    states_before,
+)
 
 Data = NDArray[np.float32]
 """Values (samples, steps, values); of weights, (1, 1, weights). Once sent, they belong to the
@@ -46,20 +55,24 @@ receiver.
 
 class PairPorts:
     """The ends of a device's streams, by their keys; `sent_bytes` have left through each of
-    them.
+    them, `row_bytes` for each time step of a sample, or for weights; otherwise fp32's.
     """
 
     def __init__(
-        self, inlets: Mapping[PairKey, Mailbox], outlets: Mapping[PairKey, Outlet]
+        self,
+        inlets: Mapping[PairKey, Mailbox],
+        outlets: Mapping[PairKey, Outlet],
+        row_bytes: Mapping[PairKey, int] | None = None,
     ) -> None:
         self.sent_bytes: collections.Counter[PairKey] = collections.Counter()
-        self._inlets, self._outlets = inlets, outlets
+        self._inlets, self._outlets, self._row_bytes = inlets, outlets, row_bytes or {}
 
     def send(self, key: PairKey, first: int, values: Data) -> None:
         """Send values of samples from `first` on; of weights, `first` is the mini-batch's
         number.
         """
-        self.sent_bytes[key] += values.nbytes
+        size = values.shape[2] * values.itemsize
+        self.sent_bytes[key] += len(values) * values.shape[1] * self._row_bytes.get(key, size)
         no_times = np.zeros((len(values), 1), np.int64)  # the pair's timeline has them
         self._outlets[key].put(Message(first, no_times, values[:, None]))
 
@@ -165,26 +178,35 @@ def _last_gate(kernel: Kernel, channels: Data) -> Data:
 
 
 Lengths = NDArray[np.int64]
+Numbers = NDArray[np.int64]
+"""Of samples, since the start of training."""
 
 
-class FpgaDirection:
+class FpgaDirection(RoundedSteps):
     """One direction of a recurrent layer on the FPGA; with `inputs_too`, products of inputs are
     computed here.
     """
 
     def __init__(
-        self, part: Slice, direction: int, ports: PairPorts, arena: Arena, *, inputs_too: bool
+        self,
+        part: Slice,
+        direction: int,
+        ports: PairPorts,
+        arena: Arena,
+        formats: MapFormats | None = None,
+        *,
+        inputs_too: bool,
     ) -> None:
-        self.part, self.direction = part, direction
-        self._kernel = kernel_of(part)
+        self.part, self.direction, self._formats = part, direction, formats
+        self._kernel = kernel_of(part, formats)
         self._ports, self._inputs_too = ports, inputs_too
         self._tapes = ActRam(arena)
         self._held: dict[str, Data] = {}
         self._packed: dict[Content, tuple[int, Packed]] = {}
         self._delta: Data | None = None
 
-    async def forward(self, span: SampleSpan, lengths: Lengths | None) -> None:
-        """Run FP of a span, and send its outputs."""
+    async def forward(self, span: SampleSpan, lengths: Lengths | None, numbers: Numbers) -> None:
+        """Run FP of a span, whose samples have `numbers`, and send its outputs."""
         packed = await self._weights(span, Content.INPUT_WEIGHTS, Content.WEIGHTS)
         if self._inputs_too:
             sums = self._kernel.input_products(
@@ -193,20 +215,22 @@ class FpgaDirection:
         else:
             sums = await self._receive(Content.SUMS, span)
         tape = self._kernel.tape(sums, lengths=lengths, reverse=self.direction == 1)
-        outputs = all_forward(self._kernel, packed, tape)
+        operands = self._forward_operands(self.direction, numbers, tape.samples, lengths)
+        outputs = all_forward(self._kernel, packed, tape, operands)
         given = np.full(tape.samples, tape.steps, np.int64) if lengths is None else lengths
-        self._tapes.put(span, given, *(getattr(tape, name) for name in TAPE))
+        self._tapes.put(span, given, numbers, *(getattr(tape, name) for name in TAPE))
         self._send(Content.OUTPUTS, span, outputs)
 
     async def backward(self, span: SampleSpan) -> None:
         """Run EB of a span, and send what gradients and errors of inputs need."""
         packed = await self._weights(span, Content.TURNED_WEIGHTS)
-        lengths, *arrays = self._tapes.read(span)
+        lengths, numbers, *arrays = self._tapes.read(span)
         tape = Tape.restored(
             dict(zip(TAPE, arrays, strict=True)), lengths, reverse=self.direction == 1
         )
         errors = await self._receive(Content.OUTPUT_ERRORS, span)
-        all_backward(self._kernel, packed, tape, np.ascontiguousarray(errors))
+        operands = self._backward_operands(self.direction, numbers, tape.samples, lengths)
+        all_backward(self._kernel, packed, tape, np.ascontiguousarray(errors), operands)
         for content in sent_for_gradients(self.part.layer):
             self._send(content, span, of_tape(content, self._kernel, tape))
         self._delta = tape.delta
@@ -263,33 +287,45 @@ class PairFpga:
     """
 
     def __init__(
-        self, layers: Sequence[Slice], ports: PairPorts, arena: Arena, *, inputs_too: bool
+        self,
+        layers: Sequence[Slice],
+        ports: PairPorts,
+        arena: Arena,
+        formats: MapFormats | None = None,
+        *,
+        inputs_too: bool,
     ) -> None:
         self.lengths: Lengths | None = None
-        self.ports = ports
+        self.ports, self.formats = ports, formats
         self._inputs_too = inputs_too
         self._layers = []
         for part in layers:
+            own = None if formats is None else formats.of(part.layer.formats)
             directions = [
-                FpgaDirection(part, direction, ports, arena, inputs_too=inputs_too)
+                FpgaDirection(part, direction, ports, arena, own, inputs_too=inputs_too)
                 for direction in range(_directions(part.layer))
             ]
             self._layers.append(directions)
 
-    async def train(self, program: Iterable[Action], micro_batches: Sequence[MicroBatch]) -> None:
-        """Carry out F and B of an epoch's actions."""
+    async def train(
+        self, program: Iterable[Action], micro_batches: Sequence[MicroBatch], numbers: Numbers
+    ) -> None:
+        """Carry out F and B of an epoch's actions, whose samples have numbers since the start of
+        training.
+        """
         for direction in itertools.chain.from_iterable(self._layers):
             direction.begin_epoch()
         for action in program:
             if action.kind is Kind.FORWARD:
-                await self._forward(micro_batches[action.index].span_of(action))
+                span = micro_batches[action.index].span_of(action)
+                await self._forward(span, numbers[span.slice])
             elif action.kind is Kind.BACKWARD:
                 await self._backward(micro_batches[action.index].span_of(action))
 
-    async def _forward(self, span: SampleSpan) -> None:
+    async def _forward(self, span: SampleSpan, numbers: Numbers) -> None:
         lengths = None if self.lengths is None else self.lengths[span.slice]
         for direction in itertools.chain.from_iterable(self._layers):
-            await direction.forward(span, lengths)
+            await direction.forward(span, lengths, numbers)
 
     async def _backward(self, span: SampleSpan) -> None:
         for layer in reversed(self._layers):
@@ -327,7 +363,8 @@ async def train_on_gpu(
                     span, {}, action.version or 0, epoch.sample_numbers[span.slice]
                 )
             elif action.kind is Kind.BACKWARD:
-                await numerics.backward(span, {}, action.version or 0)
+                numbers = epoch.sample_numbers[span.slice]
+                await numerics.backward(span, {}, action.version or 0, numbers)
             else:
                 numerics.gradient(span)
         if frees:
@@ -348,9 +385,17 @@ class OffloadedSlice(RecurrentSlice):
     """
 
     def __init__(
-        self, part: Slice, seed: int, arena: Arena, ports: PairPorts, *, inputs_too: bool
+        self,
+        part: Slice,
+        seed: int,
+        arena: Arena,
+        ports: PairPorts,
+        formats: MapFormats | None = None,
+        inputs: MapFormats | None = None,
+        *,
+        inputs_too: bool,
     ) -> None:
-        super().__init__(part, seed, arena)
+        super().__init__(part, seed, arena, formats, inputs)
         self._pair_ports, self._inputs_too = ports, inputs_too
         self._sent: dict[PairKey, int] = {}
         self._before = [ActRam(arena) for _ in self._directions]
@@ -402,7 +447,9 @@ class OffloadedSlice(RecurrentSlice):
             if partial is not None and dx is None:
                 self._send(Content.OTHER_INPUT_ERRORS, place, span, partial[:, :, 0])
             dx = await self._receive(Content.INPUT_ERRORS, place, span)
-        return dx[:, :, None] if dx is not None and self.part.layer.needs_errors else None
+        if dx is None or not self.part.layer.needs_errors:
+            return None
+        return self._kernel.whole(EB, dx)[:, :, None]
 
     def begin_epoch(self) -> None:
         """See `SliceNumerics`; mini-batches are numbered anew, too."""
@@ -418,6 +465,8 @@ class OffloadedSlice(RecurrentSlice):
         arrays = {
             name: versions[version] for name, versions in self._directions[place].parameters.items()
         }
+        if content in (Content.TURNED_WEIGHTS, Content.TURNED_INPUT_WEIGHTS):
+            arrays |= self._directions[place].turned  # mini-batches follow one another
         self._pair_ports.send(key, step, joined_weights(content, arrays))
 
     def _send(self, content: Content, place: int, span: SampleSpan, values: Data) -> None:

@@ -29,6 +29,7 @@ from ..timing.pair import (
     times_as_json,
     workload_of,
 )
+from .chain import check_precision
 from .data import check_loss, cluster_of, epoch_samples, faults_of, network_for, tuned
 from .plan import Plan
 
@@ -47,7 +48,6 @@ _OF_CHAINS = (
         "transport",
         "compress",
         "error_feedback",
-        "precision",
     ),
     *("stages", "balancing", "memory", "rows_at_once", "clip_norm", "freeze"),
     *("lora", "throttle"),
@@ -86,11 +86,28 @@ def make_pair_plan(
     network = network_for(config, network or config.network)
     network = tuned(config, network)
     check_loss(config, network)
-    workload = workload_of(network, config.batch).padded(config.padding)
+    check_precision(config, network)
+    _check_scales(config)
+    workload = workload_of(network, config.batch, config.precision).padded(config.padding)
     check_gpu_memory(workload, pair)
     plan = PairPlan(config, network, cluster, pair, workload)
     _ = plan.times, plan.needs  # all that can be wrong is found here
     return plan
+
+
+def _check_scales(config: Config) -> None:
+    """Check that no scale follows what training sees: a pair keeps none.
+
+    Raises:
+        InputError: one does.
+    """
+    precision = config.precision
+    if precision.grows_every or any(own.history for own in precision.all_of):
+        raise InputError(
+            f"`precision` = {str(precision)!r}: scales that follow mini-batches are those of a"
+            f" chain, and `schedule` = {config.schedule.name!r} has none; should be a number as"
+            " `loss_scale`, and no `scaling`"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

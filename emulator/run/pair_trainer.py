@@ -20,6 +20,7 @@ from ..device import (
     DeviceNumerics,
     Epoch,
     ImageSource,
+    MapFormats,
     OffloadedSlice,
     Outlet,
     PairFpga,
@@ -35,7 +36,7 @@ from ..device import (
 from ..mapping import DeviceStreams, Slice
 from ..plan import PairPlan
 from ..schedule import MicroBatch
-from ..timing.pair import Content, PairKey, Resource, pair_streams
+from ..timing.pair import Content, PairKey, Resource, pair_bytes, pair_streams
 from .chain import Carriers
 from .placement import Placement
 from .results import EpochRecord, EpochSizes, ResourceUse, StepReports, Usage
@@ -53,6 +54,7 @@ class PairDevices:
     """The devices of a pair on this rank, and what carries their messages."""
 
     arena: Arena = dataclasses.field(default_factory=Arena)
+    formats: MapFormats | None = None
     gpu: DeviceNumerics | None = None
     fpga: PairFpga | None = None
     ports: dict[int, PairPorts] = dataclasses.field(default_factory=dict)
@@ -102,6 +104,8 @@ class PairDevices:
 def build_pair(plan: PairPlan, ranks: Ranks) -> PairDevices:
     """Make this rank's devices and connect them."""
     pair, placement = PairDevices(), Placement.of(plan.work, ranks.size)
+    if not plan.config.precision.is_single:
+        pair.formats = MapFormats(plan.config.precision, plan.config.seed, pair.arena)
     here, slices = placement.hosted(ranks.rank), plan.mapping.devices[0]
     inlets: dict[int, dict[PairKey, Mailbox]] = collections.defaultdict(dict)
     outlets: dict[int, dict[PairKey, Outlet]] = collections.defaultdict(dict)
@@ -124,21 +128,32 @@ def build_pair(plan: PairPlan, ranks: Ranks) -> PairDevices:
         inlets[receiver][key] = mailbox
         if outlet is not None:
             outlets[sender][key] = outlet
-    pair.ports = {device: PairPorts(inlets[device], outlets[device]) for device in here}
+    sizes = pair_bytes(plan.network, plan.config.precision, inputs_too=plan.inputs_too)
+    for device in here:
+        pair.ports[device] = PairPorts(inlets[device], outlets[device], sizes)
     if _GPU in here:
         on_gpu = [_on_gpu(plan, part, pair) for part in slices]
-        pair.gpu = DeviceNumerics(DeviceStreams.of(plan.mapping, 0, ()), on_gpu, (), {})
+        streams_in = DeviceStreams.of(plan.mapping, 0, ())
+        pair.gpu = DeviceNumerics(streams_in, on_gpu, (), {}, pair.formats)
     if _FPGA in here:
         recurrent = [part for part in slices if part.layer.operation.recurs]
-        pair.fpga = PairFpga(recurrent, pair.ports[_FPGA], pair.arena, inputs_too=plan.inputs_too)
+        own = recurrent, pair.ports[_FPGA], pair.arena, pair.formats
+        pair.fpga = PairFpga(*own, inputs_too=plan.inputs_too)
     return pair
 
 
 def _on_gpu(plan: PairPlan, part: Slice, pair: PairDevices) -> SliceNumerics:
-    seed = plan.config.seed
+    seed, formats = plan.config.seed, pair.formats
     if plan.devices > 1 and part.layer.operation.recurs:
-        return OffloadedSlice(part, seed, pair.arena, pair.ports[_GPU], inputs_too=plan.inputs_too)
-    return numerics_of(part, plan.network.start, seed, pair.arena)
+        layer = part.layer
+        both = (
+            (None, None)
+            if formats is None
+            else (formats.of(layer.formats), formats.of(layer.reads.formats))
+        )
+        ends = pair.arena, pair.ports[_GPU]
+        return OffloadedSlice(part, seed, *ends, *both, inputs_too=plan.inputs_too)
+    return numerics_of(part, plan.network.start, seed, pair.arena, formats)
 
 
 class PairTrainer(Trainer):
@@ -177,7 +192,9 @@ class PairTrainer(Trainer):
             )
         if self.devices.fpga is not None:
             programs.append(
-                self.devices.fpga.train(schedule.programs([0])[0], schedule.micro_batches)
+                self.devices.fpga.train(
+                    schedule.programs([0])[0], schedule.micro_batches, epoch.sample_numbers
+                )
             )
         return programs
 
@@ -188,14 +205,21 @@ class PairTrainer(Trainer):
         self._carried.update(sent)
         return {}
 
-    def _totals(self) -> None:
-        return None
+    def _totals(self) -> collections.Counter[str]:
+        formats = self.devices.formats
+        return collections.Counter({} if formats is None else formats.tally.take())
 
-    def _completed(self, result: EpochRecord, totals: list[None]) -> EpochRecord:
+    def _completed(
+        self, result: EpochRecord, totals: list[collections.Counter[str]]
+    ) -> EpochRecord:
+        rounded = collections.Counter[str]()
+        for counts in totals:
+            rounded.update(counts)
         end_ps = self.now_ps(Position(result.epoch + 1))
         return dataclasses.replace(
             result,
             virtual_time_ps=end_ps,
+            rounded=dict(rounded),
             usage=Usage(end_ps, (), ()),
             resources=self._resources(result.epoch + 1),
         )
@@ -231,7 +255,7 @@ class PairTrainer(Trainer):
         }
 
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
-        """See `Trainer`; pairs compute in single precision."""
+        """See `Trainer`; a pair's loss scale stays."""
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""

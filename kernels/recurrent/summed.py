@@ -149,7 +149,7 @@ class _Summed(Slice):
 
     def pack(  # type: ignore[override]
         self,
-        w: Floats,
+        w: Floats | None,
         r: Floats,
         b_w: Floats,
         b_r: Floats,
@@ -157,9 +157,11 @@ class _Summed(Slice):
         *,
         turned: Mapping[str, Floats] | None = None,
     ) -> SummedPacked:
-        """Return the packed weights; `turned` are those by which errors are multiplied, by the
-        names of arrays, if they are others.
+        """Return the packed weights; W may be left out, with its products. `turned` are those by
+        which errors are multiplied, by the names of arrays, if they are others.
         """
+        if w is None:
+            w = np.zeros((len(r), self.inputs), np.float32)
         back = {"w": w, "r": r, "p": p, **(turned or {})}
         own_p = None if p is None else self._forth(p)
         of_p = back["p"]

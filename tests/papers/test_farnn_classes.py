@@ -48,12 +48,12 @@ def slow_phases(patch: pytest.MonkeyPatch) -> None:
 
 def free_weights(patch: pytest.MonkeyPatch) -> None:
     """Weights that take no time to the FPGA."""
-    patch.setattr(Pair, "load_ps", lambda self, weights: 1)
+    patch.setattr(Pair, "load_ps", lambda self, weights, size=None: 1)
 
 
 def no_streams(patch: pytest.MonkeyPatch) -> None:
     """Values of steps that leave a link idle and cost no time as transfers."""
-    patch.setattr(Pair, "values_ps", lambda self, values: 0)
+    patch.setattr(Pair, "bytes_ps", lambda self, size: 0)
 
 
 def one_size(patch: pytest.MonkeyPatch) -> None:

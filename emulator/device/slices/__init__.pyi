@@ -2,7 +2,7 @@ from .attention import AttentionSlice
 from .conv import ConvSlice, VocabularySlice
 from .dots import DotSlice, DotVocabularySlice
 from .numerics import Learnt, Lengths, SliceNumerics, State
-from .recurrent import TAPE, RecurrentSlice, all_backward, all_forward, states_before
+from .recurrent import TAPE, RecurrentSlice, RoundedSteps, all_backward, all_forward, states_before
 from .recurrent_weights import array_shapes, joined_weights, kernel_of, named_weights
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Learnt",
     "Lengths",
     "RecurrentSlice",
+    "RoundedSteps",
     "SliceNumerics",
     "State",
     "VocabularySlice",

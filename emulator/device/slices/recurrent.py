@@ -144,49 +144,12 @@ too.
 """
 
 
-class RecurrentSlice(SliceNumerics):
-    """What a device computes for some units of a recurrent layer, or for all."""
+class RoundedSteps:
+    """How operands of a layer's steps are rounded, on the device that runs them."""
 
-    def __init__(
-        self,
-        part: Slice,
-        seed: int,
-        arena: Arena,
-        formats: MapFormats | None = None,
-        inputs: MapFormats | None = None,
-    ) -> None:
-        super().__init__(part, seed, arena)
-        kernel = kernel_of(part, formats)
-        self._kernel, self._formats = kernel, formats
-        self._inputs_in = formats if formats is None or inputs is None else formats.reading(inputs)
-        self._directions = [
-            DirectionWeights.of(kernel, arrays, arena, row_formats(part, place, formats))
-            for place, arrays in enumerate(first_weights(part, seed))
-        ]
-        self._gather: Gather | None = None
-        self._inputs, self._lengths = ActRam(arena), ActRam(arena)
-        self._deltas: list[Data] = []
-        self._tapes = [ActRam(arena) for _ in self._directions]
-        self._kept = [ActRam(arena) for _ in self._directions]
-
-    def attach(self, ports: Ports) -> None:
-        """See `SliceNumerics`."""
-        if not (self.part.is_first and self.part.is_last):
-            self._gather = Gather(self.part, ports)
-
-    async def forward(
-        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
-    ) -> Data:
-        """See `SliceNumerics`."""
-        lengths, numbers = training.lengths, training.samples
-        if self.part.layer.makes.fixed:
-            rows = np.ascontiguousarray(x[:, :, 0])
-            return (await self._steps(span, rows, version, lengths, numbers))[1]
-        rows = self._keep(span, x, lengths, numbers)
-        tapes, y = await self._steps(span, rows, version, lengths, numbers)
-        for tape, store in zip(tapes, self._tapes, strict=True):
-            store.put(span, *(getattr(tape, name) for name in TAPE))
-        return y
+    part: Slice
+    _kernel: Kernel
+    _formats: MapFormats | None
 
     def _forward_operands(
         self, direction: int, numbers: Numbers | None, samples: int, lengths: Lengths | None
@@ -234,6 +197,51 @@ class RecurrentSlice(SliceNumerics):
     @property
     def _is_linear(self) -> bool:
         return not isinstance(self._kernel, GruSlice) or self._kernel.linear_before_reset
+
+
+class RecurrentSlice(RoundedSteps, SliceNumerics):
+    """What a device computes for some units of a recurrent layer, or for all."""
+
+    def __init__(
+        self,
+        part: Slice,
+        seed: int,
+        arena: Arena,
+        formats: MapFormats | None = None,
+        inputs: MapFormats | None = None,
+    ) -> None:
+        super().__init__(part, seed, arena)
+        kernel = kernel_of(part, formats)
+        self._kernel, self._formats = kernel, formats
+        self._inputs_in = formats if formats is None or inputs is None else formats.reading(inputs)
+        self._directions = [
+            DirectionWeights.of(kernel, arrays, arena, row_formats(part, place, formats))
+            for place, arrays in enumerate(first_weights(part, seed))
+        ]
+        self._gather: Gather | None = None
+        self._inputs, self._lengths = ActRam(arena), ActRam(arena)
+        self._deltas: list[Data] = []
+        self._tapes = [ActRam(arena) for _ in self._directions]
+        self._kept = [ActRam(arena) for _ in self._directions]
+
+    def attach(self, ports: Ports) -> None:
+        """See `SliceNumerics`."""
+        if not (self.part.is_first and self.part.is_last):
+            self._gather = Gather(self.part, ports)
+
+    async def forward(
+        self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
+    ) -> Data:
+        """See `SliceNumerics`."""
+        lengths, numbers = training.lengths, training.samples
+        if self.part.layer.makes.fixed:
+            rows = np.ascontiguousarray(x[:, :, 0])
+            return (await self._steps(span, rows, version, lengths, numbers))[1]
+        rows = self._keep(span, x, lengths, numbers)
+        tapes, y = await self._steps(span, rows, version, lengths, numbers)
+        for tape, store in zip(tapes, self._tapes, strict=True):
+            store.put(span, *(getattr(tape, name) for name in TAPE))
+        return y
 
     @property
     def makes_rounded(self) -> bool:

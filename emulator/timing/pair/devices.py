@@ -26,14 +26,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ....kernels.number import FP32
+from ....kernels.number import FP32, Lines
 from ...cluster import Cluster, Fpga, Gpu, Link, PeArray
 from ...common import InputError
 from ...network import Network
+from ...number import Precision
 from ...schedule import Offload, ScheduleKind
+from .formats import ArrayBytes
 from .work import Cell, Part, Phase, RecurrentWork, Workload, work_of
 
 STATES = 1
@@ -64,17 +67,20 @@ class Pair:
         return self.fpga.period_ps
 
     def values_ps(self, values: int) -> int:
-        """Return the time in ps that values take on the link, without its latency."""
-        return self.link.transfer_ps(FP32.bytes_of(values))
+        """Return the time in ps that values in fp32 take on the link, without its latency."""
+        return self.bytes_ps(FP32.bytes_of(values))
 
-    def load_ps(self, weights: int) -> int:
-        """Return the time in ps in which weights reach the PEs: by the link, or a weight a cycle
-        into each chain.
+    def bytes_ps(self, size: int) -> int:
+        """Return the time in ps that bytes take on the link, without its latency."""
+        return self.link.transfer_ps(size)
+
+    def load_ps(self, weights: int, size: int | None = None) -> int:
+        """Return the time in ps in which weights reach the PEs: by the link, `size` bytes or those
+        of fp32, or a weight a cycle into each chain.
         """
-        return (
-            max(self.values_ps(weights), -(-weights // self.array.chains) * self.cycle_ps)
-            + self.link.latency_ps
-        )
+        sent_ps = self.values_ps(weights) if size is None else self.bytes_ps(size)
+        loaded_ps = -(-weights // self.array.chains) * self.cycle_ps
+        return max(sent_ps, loaded_ps) + self.link.latency_ps
 
 
 def pair_of(cluster: Cluster, kind: ScheduleKind, devices: int | None = None) -> Pair:
@@ -125,16 +131,16 @@ def memory_ps(gpu: Gpu, moved_bytes: int) -> int:
     return math.ceil(1000 * moved_bytes / gpu.memory_gbytes_per_s)
 
 
-def transposition_ps(gpu: Gpu, weights: int) -> int:
-    """Return the time in ps to read weights and write their transpose."""
-    return memory_ps(gpu, 2 * FP32.bytes_of(weights))
+def transposition_ps(gpu: Gpu, size: int) -> int:
+    """Return the time in ps to read weights of some bytes, and write their transpose."""
+    return memory_ps(gpu, 2 * size)
 
 
-def update_ps(gpu: Gpu, parameters: int, states: int = STATES) -> int:
-    """Return the time in ps of WU: weight, gradient and the optimiser's states in, weight and
+def update_ps(gpu: Gpu, arrays: ArrayBytes, states: int = STATES) -> int:
+    """Return the time in ps of WU: weight, gradient and the optimiser's states in, weight, copy and
     states out.
     """
-    return memory_ps(gpu, (3 + 2 * states) * FP32.bytes_of(parameters))
+    return memory_ps(gpu, arrays.updated(states))
 
 
 def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
@@ -144,14 +150,16 @@ def standard_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
     least time of such a phase, unless its weights take longer from memory, or its
     multiply-accumulates to compute.
     """
-    phases = [weights for weights in (work.gate_weights, work.projection_weights) if weights]
+    of_projection = projection_bytes(work, backward=False)
+    phases = [(work.gate_weights, state_bytes(work, backward=False))]
+    phases += [(work.projection_weights, of_projection)] if of_projection else []
     return sum(
         max(
             gpu.recurrent_ps,
-            memory_ps(gpu, FP32.bytes_of(weights)),
+            memory_ps(gpu, size),
             product_ps(gpu, batch * weights),
         )
-        for weights in phases
+        for weights, size in phases
     )
 
 
@@ -161,11 +169,7 @@ def persistent_step_ps(gpu: Gpu, work: RecurrentWork, batch: int) -> int:
     """
     lstm = work.cell is Cell.LSTM
     gbytes_per_s = gpu.persistent_gbytes_per_s if lstm else gpu.persistent_gru_gbytes_per_s
-    return math.ceil(1000 * batch * FP32.bytes_of(work.recurrent_weights) / gbytes_per_s)
-
-
-COPIES = 2
-"""Weight and gradient of each parameter; an optimiser's states come in addition."""
+    return math.ceil(1000 * batch * recurrent_bytes(work, backward=False) / gbytes_per_s)
 
 
 def gpu_bytes(workload: Workload, pair: Pair) -> int:
@@ -177,14 +181,15 @@ def gpu_bytes(workload: Workload, pair: Pair) -> int:
     """
     values = 0
     for work in workload.recurrent:
-        gates = work.gates * work.cells
-        kept = 0 if pair.fpga else gates + work.cells
-        values += work.steps * (work.inputs + work.directions * (work.state + 2 * gates + kept))
-    parameters = sum(
-        part.parameters * (part.directions if isinstance(part, RecurrentWork) else 1)
-        for part in workload.parts
-    )
-    return FP32.bytes_of((COPIES + pair.states) * parameters + workload.batch * values)
+        gates = Lines(work.cells, work.gates)
+        kept = 0 if pair.fpga else FP32.bytes_of(gates.values + work.cells)
+        form = work.formats
+        of_direction = Lines(work.state, 1).bytes_in(form.made) + gates.bytes_in(form.errors)
+        of_direction += FP32.bytes_of(gates.values) + kept
+        inputs = Lines(work.inputs, 1).bytes_in(form.inputs)
+        values += work.steps * (inputs + work.directions * of_direction)
+    parameters = sum(part.array_bytes.kept(pair.states) for part in workload.parts)
+    return parameters + workload.batch * values
 
 
 def check_gpu_memory(workload: Workload, pair: Pair) -> None:
@@ -268,16 +273,76 @@ def pair_streams(network: Network, *, inputs_too: bool) -> dict[PairKey, PairStr
     }
 
 
-def values_of(
+def state_bytes(work: RecurrentWork, *, backward: bool) -> int:
+    """Return the bytes of the recurrent weights R."""
+    return work.formats.rows_bytes(work.cells, work.state, work.gates, backward=backward)
+
+
+def projection_bytes(work: RecurrentWork, *, backward: bool) -> int:
+    """Return the bytes of the projection's weights; 0 without one."""
+    if work.projection is None:
+        return 0
+    return work.formats.rows_bytes(work.projection, work.cells, backward=backward)
+
+
+def recurrent_bytes(work: RecurrentWork, *, backward: bool) -> int:
+    """Return the bytes of the weights that each step needs: R and the projection."""
+    return state_bytes(work, backward=backward) + projection_bytes(work, backward=backward)
+
+
+def input_weight_bytes(work: RecurrentWork, *, backward: bool) -> int:
+    """Return the bytes of the weights W."""
+    return work.formats.rows_bytes(work.cells, work.inputs, work.gates, backward=backward)
+
+
+def bytes_of_stream(work: RecurrentWork, content: Content, values: int) -> int:
+    """Return the bytes of what a message holds: of a time step of a sample, or of all weights."""
+    form, cells = work.formats, work.cells
+    if content is Content.WEIGHTS:
+        return recurrent_bytes(work, backward=False) + FP32.bytes_of(work.biases)
+    if content is Content.TURNED_WEIGHTS:
+        return recurrent_bytes(work, backward=True)
+    if content in (Content.INPUT_WEIGHTS, Content.TURNED_INPUT_WEIGHTS):
+        return input_weight_bytes(work, backward=content is Content.TURNED_INPUT_WEIGHTS)
+    numbers = {
+        Content.INPUTS: form.inputs,
+        Content.SUMS: form.sums,
+        Content.OUTPUTS: form.made,
+        Content.OUTPUT_ERRORS: form.errors,
+        Content.DELTAS: form.errors,
+        Content.RESET: form.made if work.resets_before else form.errors,
+        Content.CELLS: form.made,
+        Content.PROJECTED_ERRORS: form.errors,
+        Content.OTHER_INPUT_ERRORS: FP32,
+        Content.INPUT_ERRORS: form.sums,
+    }
+    length = cells if content in (Content.DELTAS, Content.SUMS) else values
+    return Lines(length, values // length).bytes_in(numbers[content])
+
+
+def pair_bytes(network: Network, precision: Precision, *, inputs_too: bool) -> dict[PairKey, int]:
+    """Return the bytes of a time step of a sample, or of weights, of each stream."""
+    works = {
+        layer.index: work_of(layer, precision) for layer in network.layers if layer.operation.recurs
+    }
+    return {
+        key: bytes_of_stream(works[key.layer], key.content, stream.values)
+        for key, stream in pair_streams(network, inputs_too=inputs_too).items()
+    }
+
+
+def step_bytes(
     work: RecurrentWork, direction: int, phase: Phase, part: Part, *, inputs_too: bool
 ) -> tuple[int, int]:
-    """Return the values of a time step that go to the FPGA, and those that leave it, during one of
+    """Return the bytes of a time step that go to the FPGA, and those that leave it, during one of
     its tasks.
     """
-    streams = streams_of(work, direction, inputs_too=inputs_too)
-    of_task = [stream for stream in streams if stream.phase is phase and stream.part is part]
-    to_fpga = sum(stream.values for stream in of_task if stream.to_fpga)
-    to_gpu = sum(stream.values for stream in of_task if not stream.to_fpga)
+    to_fpga = to_gpu = 0
+    for stream in streams_of(work, direction, inputs_too=inputs_too):
+        if stream.phase is phase and stream.part is part:
+            size = bytes_of_stream(work, stream.content, stream.values)
+            to_fpga += size * stream.to_fpga
+            to_gpu += size * (not stream.to_fpga)
     return to_fpga, to_gpu
 
 
@@ -412,9 +477,18 @@ def pe_words(work: RecurrentWork, array: PeArray, *, inputs_too: bool = False) -
     memories of other PEs, two of which share one in any case (section 6.1).
     """
     in_unit = work.gate_weights // work.gates + -(-work.projection_weights // array.units)
+    words = in_unit * _words_of_a_weight(work.recurrent_weights, recurrent_bytes, work)
     if inputs_too:
-        in_unit = max(in_unit, work.input_weights // work.gates)
-    return -(-in_unit // array.pes)
+        of_inputs = work.input_weights // work.gates
+        each = _words_of_a_weight(work.input_weights, input_weight_bytes, work)
+        words = max(words, of_inputs * each)
+    return math.ceil(words / array.pes)
+
+
+def _words_of_a_weight(weights: int, size: Callable[..., int], work: RecurrentWork) -> Fraction:
+    """Return the words of 32 bits that a weight takes, with its part of scales."""
+    largest = max(size(work, backward=backward) for backward in (False, True))
+    return Fraction(largest, FP32.bytes_of(weights))
 
 
 def unheld_bytes(work: RecurrentWork, array: PeArray, *, inputs_too: bool = False) -> int:
@@ -461,7 +535,8 @@ def layer_needs(
         step_cycles(work, array, backward=is_backward) for is_backward in (False, True)
     )
     steps = work.directions * batch * work.steps
-    weights = work.recurrent_weights + (work.input_weights if inputs_too else 0)
+    weights = recurrent_bytes(work, backward=False)
+    weights += input_weight_bytes(work, backward=False) if inputs_too else 0
     gates = work.gates * work.cells
     streams = [
         stream
@@ -473,8 +548,12 @@ def layer_needs(
         travelling = [
             stream for stream in streams if stream.phase is phase and stream.to_fpga is to_fpga
         ]
-        values = sum(stream.values for stream in travelling if not stream.holds_weights)
-        return FP32.bytes_of(batch * work.steps * values)
+        sizes = (
+            bytes_of_stream(work, stream.content, stream.values)
+            for stream in travelling
+            if not stream.holds_weights
+        )
+        return batch * work.steps * sum(sizes)
 
     return LayerNeeds(
         work,
@@ -482,13 +561,14 @@ def layer_needs(
         backward,
         pe_words(work, array, inputs_too=inputs_too),
         unheld_bytes(work, array, inputs_too=inputs_too),
-        FP32.bytes_of(work.directions * weights),
+        work.directions * weights,
         FP32.bytes_of(work.directions * work.biases),
         travelled(Phase.FORWARD, to_fpga=True),
         travelled(Phase.FORWARD, to_fpga=False),
         travelled(Phase.BACKWARD, to_fpga=True),
         travelled(Phase.BACKWARD, to_fpga=False),
-        FP32.bytes_of(steps * (gates + work.cells + work.state)),
+        steps
+        * (FP32.bytes_of(gates + work.cells) + Lines(work.state, 1).bytes_in(work.formats.made)),
     )
 
 

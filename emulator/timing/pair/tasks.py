@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ....kernels.number import FP32
 from ...cluster import Gpu
 from ...common import InputError
 from ...schedule import Offload
@@ -32,15 +33,17 @@ from .devices import (
     FLOPS_PER_MAC,
     Pair,
     input_cycles,
+    input_weight_bytes,
     pe_words,
     persistent_step_ps,
     product_ps,
+    recurrent_bytes,
     standard_step_ps,
+    step_bytes,
     step_cycles,
     transposition_ps,
     unheld_bytes,
     update_ps,
-    values_of,
 )
 from .work import OtherWork, Part, Phase, RecurrentWork, Workload
 
@@ -141,13 +144,12 @@ class Costs:
 
     def update(self, work: RecurrentWork | OtherWork) -> Task:
         """Return WU of all directions."""
-        directions = work.directions if isinstance(work, RecurrentWork) else 1
-        duration = update_ps(self.pair.gpu, directions * work.parameters, self.pair.states)
+        duration = update_ps(self.pair.gpu, work.array_bytes, self.pair.states)
         return self._gpu(Part.UPDATE, Phase.BACKWARD, work, duration)
 
-    def transposition(self, work: RecurrentWork, weights: int, direction: int) -> Task:
-        """Return the GPU's transposition of a direction's weights for BW."""
-        duration = transposition_ps(self.pair.gpu, weights)
+    def transposition(self, work: RecurrentWork, size: int, direction: int) -> Task:
+        """Return the GPU's transposition of a direction's weights, of some bytes, for BW."""
+        duration = transposition_ps(self.pair.gpu, size)
         return self._gpu(Part.TRANSPOSE, Phase.BACKWARD, work, duration, direction)
 
     def others(self, work: OtherWork, phase: Phase, passes: int = 1) -> Task:
@@ -161,19 +163,21 @@ class Costs:
         """Return the transfer of the weights of a part to the PEs; steps of FW need the biases,
         too.
         """
-        own = (
-            work.input_weights
-            if part is Part.INPUTS
-            else work.recurrent_weights + work.biases * (phase is _FW)
-        )
-        duration = self.pair.load_ps(own)
+        backward = phase is Phase.BACKWARD
+        if part is Part.INPUTS:
+            own, size = work.input_weights, input_weight_bytes(work, backward=backward)
+        else:
+            biases = 0 if backward else work.biases
+            own = work.recurrent_weights + biases
+            size = recurrent_bytes(work, backward=backward) + FP32.bytes_of(biases)
+        duration = self.pair.load_ps(own, size)
         return Task(Part.WEIGHTS, phase, work.name, Resource.TO_FPGA, duration, direction=direction)
 
     def transfer(self, work: RecurrentWork, phase: Phase, link: Resource, direction: int) -> Task:
         """Return the transfer of the steps' values in one way as a task of its own."""
         to_fpga, to_gpu = self._values(Part.STEPS, work, phase, direction)
-        values = to_fpga if link is Resource.TO_FPGA else to_gpu
-        duration = self.pair.values_ps(self.batch * work.steps * values) + self.pair.link.latency_ps
+        size = to_fpga if link is Resource.TO_FPGA else to_gpu
+        duration = self.pair.bytes_ps(self.batch * work.steps * size) + self.pair.link.latency_ps
         return Task(Part.VALUES, phase, work.name, link, duration, direction=direction)
 
     def steps(
@@ -201,7 +205,7 @@ class Costs:
     def _values(
         self, part: Part, work: RecurrentWork, phase: Phase, direction: int
     ) -> tuple[int, int]:
-        return values_of(work, direction, phase, part, inputs_too=self.inputs_too)
+        return step_bytes(work, direction, phase, part, inputs_too=self.inputs_too)
 
     def _gpu(
         self,
@@ -222,7 +226,7 @@ class Costs:
         cycles: int,
         values: tuple[int, int] | None,
     ) -> Task:
-        """Return a task of the FPGA with `cycles` in each step and, streamed, values of each step
+        """Return a task of the FPGA with `cycles` in each step and, streamed, bytes of each step
         on both links.
         """
         count = self.batch * work.steps
@@ -230,11 +234,9 @@ class Costs:
         if values is None:
             return Task(part, phase, work.name, Resource.FPGA, computed, direction=direction)
         streams = tuple(
-            (link, self.pair.values_ps(count * values_per_step))
-            for link, values_per_step in zip(
-                (Resource.TO_FPGA, Resource.TO_GPU), values, strict=True
-            )
-            if values_per_step
+            (link, self.pair.bytes_ps(count * of_step))
+            for link, of_step in zip((Resource.TO_FPGA, Resource.TO_GPU), values, strict=True)
+            if of_step
         )
         slowest = max(computed, *(busy for _, busy in streams))
         duration = slowest + len(streams) * self.pair.link.latency_ps
@@ -281,7 +283,8 @@ class _Overlapped:
     def backward(self, work: RecurrentWork) -> None:
         """Add BW of a layer, and GC and WU of the one behind it."""
         costs, each_way, done = self.costs, range(work.directions), []
-        weights = [work.recurrent_weights, *[work.input_weights] * costs.inputs_too]
+        weights = [recurrent_bytes(work, backward=False)]
+        weights += [input_weight_bytes(work, backward=False)] * costs.inputs_too
         turned = []
         for own in weights:
             turnings = (costs.transposition(work, own, direction) for direction in each_way)
@@ -384,7 +387,7 @@ def in_turn(workload: Workload, costs: Costs) -> list[Task]:
                 tasks += [products, *passed]
             else:
                 tasks += [
-                    costs.transposition(work, work.recurrent_weights, direction),
+                    costs.transposition(work, recurrent_bytes(work, backward=False), direction),
                     *passed,
                     products,
                 ]

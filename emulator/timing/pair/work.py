@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from ...common import InputError
 from ...network import Layer, Network, Recurrent
+from ...number import SINGLE, Precision
+from .formats import ArrayBytes, WorkFormats
 
 
 class Cell(enum.Enum):
@@ -63,6 +65,15 @@ class RecurrentWork:
     projection: int | None = None
     directions: int = 1
     reads_again: bool = False
+    formats: WorkFormats = WorkFormats()  # noqa: RUF009  # is frozen
+    arrays: ArrayBytes | None = None
+    resets_before: bool = False
+    """Whether a GRU resets states before it multiplies them."""
+
+    @property
+    def array_bytes(self) -> ArrayBytes:
+        """Bytes of arrays of its parameters, of all directions; without `arrays`, in fp32."""
+        return self.arrays or ArrayBytes.single(self.directions * self.parameters)
 
     @property
     def gates(self) -> int:
@@ -118,6 +129,12 @@ class OtherWork:
     name: str
     macs: int
     parameters: int = 0
+    arrays: ArrayBytes | None = None
+
+    @property
+    def array_bytes(self) -> ArrayBytes:
+        """Bytes of arrays of its parameters; without `arrays`, in fp32."""
+        return self.arrays or ArrayBytes.single(self.parameters)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,9 +168,9 @@ class Workload:
         return dataclasses.replace(self, batch=batch)
 
 
-def workload_of(network: Network, batch: int) -> Workload:
-    """Return the work of a mini-batch of `batch` samples. Layers between two recurrent ones are one
-    part.
+def workload_of(network: Network, batch: int, precision: Precision = SINGLE) -> Workload:
+    """Return the work of a mini-batch of `batch` samples in a run's formats. Layers between two
+    recurrent ones are one part.
 
     Raises:
         InputError: the network has no recurrent layer.
@@ -162,9 +179,9 @@ def workload_of(network: Network, batch: int) -> Workload:
     others: list[Layer] = []
     for layer in network.layers:
         if isinstance(layer.operation, Recurrent):
-            parts += _together(others)
+            parts += _together(others, precision)
             others = []
-            parts.append(work_of(layer))
+            parts.append(work_of(layer, precision))
         else:
             others.append(layer)
     for head in network.heads:
@@ -179,11 +196,11 @@ def workload_of(network: Network, batch: int) -> Workload:
             " FPGA is for; should have an lstm or a gru, or `schedule` be one of a chain, such as"
             " 'sync'"
         )
-    return Workload(network.name, (*parts, *_together(others)), batch)
+    return Workload(network.name, (*parts, *_together(others, precision)), batch)
 
 
-def work_of(layer: Layer) -> RecurrentWork:
-    """Return the work of a recurrent layer."""
+def work_of(layer: Layer, precision: Precision = SINGLE) -> RecurrentWork:
+    """Return the work of a recurrent layer in a run's formats."""
     operation = layer.operation
     assert isinstance(operation, Recurrent)
     inputs, steps, _ = layer.input
@@ -196,13 +213,17 @@ def work_of(layer: Layer) -> RecurrentWork:
         operation.projection,
         operation.directions,
         layer.reads_again and layer.needs_errors,
+        WorkFormats.of(layer, precision),
+        None if precision.is_single else ArrayBytes.of([layer], precision),
+        getattr(operation, "reset", "after") == "before",
     )
 
 
-def _together(layers: list[Layer]) -> list[OtherWork]:
+def _together(layers: list[Layer], precision: Precision) -> list[OtherWork]:
     """Return layers without a state as one part, if there are any."""
     if not layers:
         return []
     name = layers[0].name + (f" to {layers[-1].name}" if len(layers) > 1 else "")
     macs = sum(layer.macs for layer in layers)
-    return [OtherWork(name, macs, sum(layer.parameters for layer in layers))]
+    arrays = None if precision.is_single else ArrayBytes.of(layers, precision)
+    return [OtherWork(name, macs, sum(layer.parameters for layer in layers), arrays)]

@@ -16,18 +16,29 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.common import InputError
 from emuchain.emulator.config import settings_config
 from emuchain.emulator.network import load_network
-from emuchain.emulator.plan import PairPlan, make_pair_plan
+from emuchain.emulator.plan import PairPlan, make_pair_plan, make_plan
 from emuchain.emulator.run import Results, read_results
 from emuchain.emulator.run import train as train_plan
 from emuchain.emulator.run.pair_trainer import PairTrainer
-from emuchain.emulator.timing.pair import Resource, pair_streams, workload_of
+from emuchain.emulator.timing.pair import (
+    Content,
+    Part,
+    RecurrentWork,
+    Resource,
+    gpu_bytes,
+    pair_streams,
+    work_of,
+    workload_of,
+)
 from emuchain.launch import SingleProcess
 
 from .pairs import LAYERS, STEPS, data_of, description
 
 Bits = Callable[..., dict[str, bytes]]
+Table = dict[str, Any]
 PAIRS = ("farnn", "farnn-no-overlap", "farnn-all-fpga")
 ALONE = ("gpu-standard", "gpu-persistent")
 KEYS: dict[str, Any] = {"batch": 4, "epochs": 2, "learning_rate": 0.1}
@@ -118,6 +129,140 @@ def test_what_travels_is_what_the_timeline_counts(name: str, schedule: str) -> N
     for link in (Resource.TO_FPGA, Resource.TO_GPU):
         busy_ps = sum(slow.times_of(size).busy[link].busy_ps for size in (4, 4, 2))
         assert busy_ps == 1000 * carried[link]
+
+
+def trained_by(plan: Any) -> tuple[Any, list[Any]]:
+    """Return the weights, and what each epoch has rounded."""
+    weights: Table = {}
+    more: Table = {"on_epoch": lambda _, given: weights.update(given), "gather_weights": True}
+    history = train_plan(plan, data_of(), SingleProcess(), **more)
+    return weights, [epoch.rounded for epoch in history]
+
+
+FORMS = (
+    *("bf16", "mxfp8", "mxfp4 rounding=stochastic loss_scale=64", "int8 accumulate=int32"),
+    *("bf16 accumulate=bf16", "nvfp4 master=bf16", "mxint8 accumulate=dot:8 rounding=stochastic"),
+    "bf16 layer.second=fp8 layer.second.errors=q2.10",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("schedule", [*PAIRS, "gpu-standard"])
+def test_formats_are_those_of_a_chain(bits: Bits, schedule: str, form: str) -> None:
+    """What is rounded, and what is counted of it, on either device."""
+    for name in LAYERS:
+        if "layer." in form and name != "inputs that are read again":
+            continue
+        keys: Table = {**KEYS, "precision": form}
+        network = load_network(description(name))
+        try:
+            chain = make_plan(settings_config({**keys, "schedule": "sync"}), network=network)
+        except InputError as error:
+            with pytest.raises(InputError) as refused:
+                plan_of(name, schedule, precision=form)
+            assert str(refused.value) == str(error)
+            continue
+        pair = plan_of(name, schedule, precision=form, micro_batch=3)
+        (one, counts), (other, others) = map(trained_by, (chain, pair))
+        assert bits(other) == bits(one), name
+        assert others == counts and counts[1]["activations_values"] > 0, name
+
+
+def in_form(form: str, lines: int, length: int) -> int:
+    """Bytes of lines of values: in bf16, or in blocks of 32 of a byte with their scales."""
+    return 2 * lines * length if form == "bf16" else lines * (length + -(-length // 32))
+
+
+def of_content(work: RecurrentWork, form: str, content: Content) -> int:
+    """Bytes of a time step of a sample, or of weights, by hand; sums are in fp32."""
+    gates, cells, state, inputs = work.gates, work.cells, work.state, work.inputs
+    recurrent = in_form(form, gates * cells, state)
+    recurrent += in_form(form, work.projection, cells) if work.projection else 0
+    of_inputs = in_form(form, gates * cells, inputs)
+    return {
+        Content.INPUT_WEIGHTS: of_inputs,
+        Content.TURNED_INPUT_WEIGHTS: of_inputs,
+        Content.WEIGHTS: recurrent + 4 * 2 * gates * cells,
+        Content.TURNED_WEIGHTS: recurrent,
+        Content.INPUTS: in_form(form, 1, inputs),
+        Content.SUMS: 4 * gates * cells,
+        Content.OUTPUTS: in_form(form, 1, state),
+        Content.OUTPUT_ERRORS: in_form(form, 1, state),
+        Content.DELTAS: in_form(form, gates, cells),
+        Content.RESET: in_form(form, 1, cells),
+        Content.CELLS: in_form(form, 1, cells),
+        Content.PROJECTED_ERRORS: in_form(form, 1, state),
+        Content.OTHER_INPUT_ERRORS: 4 * inputs,
+        Content.INPUT_ERRORS: 4 * inputs,
+    }[content]
+
+
+@pytest.mark.parametrize("form", ["bf16", "mxfp8"])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("schedule", PAIRS)
+def test_what_travels_in_formats(name: str, schedule: str, form: str) -> None:
+    """By hand, of each stream; and links are busy as long as these bytes take."""
+    plan = plan_of(name, schedule, epochs=1, micro_batch=3, precision=form)
+    trainer = PairTrainer(plan, data_of(), SingleProcess())
+    trainer.train(0, trainer.legs[0])
+    streams = pair_streams(plan.network, inputs_too=plan.inputs_too)
+    works = {layer.index: work_of(layer) for layer in plan.network.layers if layer.operation.recurs}
+    assert trainer._carried == {
+        key: of_content(works[key.layer], form, key.content)
+        * (3 if stream.holds_weights else 10 * STEPS)
+        for key, stream in streams.items()
+    }
+    byte_a_ns = dataclasses.replace(plan.pair.link, bandwidth_mbps=8000, latency_ps=0)
+    slow = dataclasses.replace(plan, pair=dataclasses.replace(plan.pair, link=byte_a_ns))
+    for link in (Resource.TO_FPGA, Resource.TO_GPU):
+        busy_ps = sum(slow.times_of(size).busy[link].busy_ps for size in (4, 4, 2))
+        carried = sum(
+            count
+            for key, count in trainer._carried.items()
+            if streams[key].to_fpga == (link is Resource.TO_FPGA)
+        )
+        assert busy_ps == 1000 * carried
+
+
+def test_what_a_format_takes_on_either_device() -> None:
+    """By hand, an LSTM of 64 units on 32 inputs in MXFP8, and a classifier of 5 classes, with Adam:
+    the GPU keeps copies of a byte and a scale of 32, masters, gradients and two moments, and reads
+    and writes them; of a PE's words, four hold as many weights, and a 32nd of scales.
+    """
+    layers = [
+        {"type": "lstm", "units": 64, "name": "r"},
+        {"type": "conv", "channels": 5, "kernel": 1},
+    ]
+    layers[1]["bias"] = False
+    described = {"name": "n", "input": [32, 7, 1], "layers": [*layers, {"type": "softmax"}]}
+    network = load_network(described)
+    keys: Table = {"cluster": "farnn-9p", "schedule": "farnn", "batch": 3, "optimizer": "adam"}
+    plans = []
+    for form in ("fp32", "mxfp8"):
+        plans.append(make_pair_plan(settings_config({**keys, "precision": form}), network=network))
+    wide, narrow = plans
+    weights, biases = 4 * 64 * (32 + 64), 2 * 4 * 64
+    copies = weights + weights // 32 + 4 * biases + 64 * (5 + 1)
+    arrays = 4 * (weights + biases + 5 * 64)
+    values = 7 * ((32 + 1) + (64 + 2) + 4 * (64 + 2) + 4 * 4 * 64)
+    assert gpu_bytes(narrow.workload, narrow.pair) == copies + 4 * arrays + 3 * values
+    updates = [
+        sum(task.task.duration_ps for task in plan.times.timed if task.task.part is Part.UPDATE)
+        for plan in plans
+    ]
+    extra_ps = 1000 * copies / narrow.pair.gpu.memory_gbytes_per_s
+    assert 0 <= updates[1] - updates[0] - extra_ps <= 2
+    [need], [before] = narrow.needs, wide.needs
+    assert need.weight_bytes == 4 * 64 * (64 + 2) and before.weight_bytes == 4 * 4 * 64 * 64
+    pes = narrow.pair.array.pes
+    assert need.words_of_a_pe == -(-64 * (64 + 2) // (4 * pes))
+    assert need.kept_bytes == 3 * 7 * (4 * 5 * 64 + 64 + 2)
+
+
+@pytest.mark.parametrize("form", ["bf16 loss_scale=dynamic", "fp8 scaling=delayed"])
+def test_scales_that_follow_mini_batches_are_of_a_chain(form: str) -> None:
+    with pytest.raises(InputError, match="scales that follow mini-batches are those of a chain"):
+        plan_of("lstm", "farnn", precision=form)
 
 
 def test_weights_travel_once_a_mini_batch() -> None:
