@@ -142,6 +142,20 @@ class Config(Model):
             " at the end"
         ),
     )
+    tokenizer: Annotated[str | None, roles.TOKENIZER] = pydantic.Field(
+        None,
+        description=(
+            "a file of the package tokenizers, such as Hugging Face's tokenizer.json, that makes the"
+            " symbols of a text; default: its characters"
+        ),
+    )
+    masked_share: Annotated[float, pydantic.Field(ge=0, lt=1)] = pydantic.Field(
+        0.0,
+        description=(
+            "share of a text's symbols that are predicted where they stand, as BERT's 0.15: most of"
+            " them masked, drawn by the seed; 0: the next symbol of each"
+        ),
+    )
     samples: Positive | None = pydantic.Field(
         None, description="use the first N training samples only"
     )

@@ -21,7 +21,8 @@ from ..common import InputError, did_you_mean
 _TABLES = {
     "model": "network input time_steps init new_layers freeze lora seed",
     "dataset": """data samples test_samples resize crop channels mean std augment skip_broken
-        test_share split_seed target_columns text_samples""",
+        test_share split_seed target_columns text_samples tokenizer
+        masked_share""",
     "training": """epochs patience batch micro_batch optimizer learning_rate momentum beta1 beta2
         epsilon weight_decay clip_norm lr_schedule lr_warm_up label_smoothing loss class_weights""",
     "chain": "devices schedule warm_up chunks stages cut recompute balancing",

@@ -32,6 +32,8 @@ class TrainKeys(TypedDict, total=False):
     split_seed: int
     target_columns: Names
     text_samples: Literal["windows", "lines"]
+    tokenizer: AnyPath | None
+    masked_share: float
     samples: int | None
     test_samples: int | None
     epochs: int

@@ -5,6 +5,7 @@ from .load import Description, data_files, describe_data, load_data
 from .own import as_data, as_one, as_shape, takes_shape
 from .reading import Reading
 from .text import NgramBits, is_text, ngram_bits, symbol_count
+from .tokens import read_tokenizer
 
 __all__ = [
     "Dataset",
@@ -27,6 +28,7 @@ __all__ = [
     "ngram_bits",
     "png",
     "preview_picture",
+    "read_tokenizer",
     "symbol_count",
     "takes_shape",
 ]

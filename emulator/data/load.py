@@ -292,8 +292,9 @@ def load_data(
             raise InputError(f"`{name}`: {number} is too few; should be at least 1")
     if text.is_text(where):
         reading.refuse_for_text()
-        return text.load_text(where, steps, lines=lines)
+        return text.load_text(where, steps, lines=lines, **reading.of_text)
     reading.check()
+    reading.refuse_of_text()
     if where == "shapes":
         return _prepared(
             shapes.draw(*map(_at_most, (shapes.N_TRAIN, shapes.N_TEST), enough)), reading

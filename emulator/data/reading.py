@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ Size = tuple[int, int]  # rows, columns
 Draw = tuple[int, int, int]  # 64 random bits each: for the window's top and left, and for the flip
 
 DRAWS = 3
+_OF_TEXT = "tokenizer", "masked_share"
 _PADDING_SHARE = 8  # an eighth of each side, as the usual 4 pixels are of CIFAR's 32
 
 
@@ -150,7 +152,8 @@ class Reading:
     arrays come "first" or "last", where lengths do not tell; `mean` and `std` are for each channel,
     of values from 0 to 1. `augment` is of training images alone, by streams that follow from
     `seed`. The last `test_share` of each class in the order of `split_seed` is the test where a
-    data set has none of its own. `target_columns` are those of a table that are targets.
+    data set has none of its own. `target_columns` are those of a table that are targets. Of a text,
+    `tokenizer` is the file that makes its symbols, and `masked_share` the share that is masked.
     """
 
     resize: tuple[int, ...] = ()
@@ -163,7 +166,14 @@ class Reading:
     test_share: float = 0.1
     split_seed: int = 0
     target_columns: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    masked_share: float = 0.0
     seed: int = 1
+
+    @property
+    def of_text(self) -> dict[str, Any]:
+        """What `load_text` takes of these keys."""
+        return {key: getattr(self, key) for key in (*_OF_TEXT, "seed")}
 
     @property
     def crop_size(self) -> tuple[int, int] | None:
@@ -201,6 +211,16 @@ class Reading:
             InputError: something is, which a text has no use for.
         """
         self._refuse("this is a text; leave it out")
+
+    def refuse_of_text(self) -> None:
+        """Check that nothing is said of a text, where the data are none.
+
+        Raises:
+            InputError: something is.
+        """
+        for key in _OF_TEXT:
+            if getattr(self, key):
+                raise InputError(f"`{key}` is for a text, and these data are none; leave it out")
 
     def refuse_for_values(self) -> None:
         """Check that nothing is said of images, where inputs are taken as they are.

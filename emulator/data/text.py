@@ -1,4 +1,4 @@
-"""Text, character by character: any UTF-8 file, as windows or as lines.
+"""Text, character by character or by a tokenizer: any UTF-8 file, as windows or as lines.
 
 A sample is a row of symbols, and the label of each is the symbol after it. Symbols are the
 characters of the text in the order of their code points. The last tenth of the text is the test.
@@ -13,6 +13,7 @@ For comparison, n-grams are the simplest models of a text.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from .dataset import Dataset
 from .files import other_data
 from .lazy import Images
 from .shapes import splitmix64
+from .tokens import Symbols, masked, symbol_names, symbols_of_text
 
 SENTENCES = "text"
 CHARACTERS = 200_000
@@ -118,7 +120,6 @@ IGNORED = -1
 
 _TEST_SHARE = 10  # the last tenth of the characters is for test
 
-Symbols = NDArray[np.int32]
 _Samples = tuple[
     Symbols, NDArray[np.int64], NDArray[np.int64]
 ]  # symbols (n, steps), labels (n, steps), lengths (n,)
@@ -173,68 +174,84 @@ def read_text(where: str) -> str:
     return text
 
 
-def symbol_count(where: str) -> int:
-    """Return the number of different characters of a text. Raises InputError as `read_text`
-    does.
+def symbol_count(where: str, tokenizer: str | None = None, *, masks: bool = False) -> int:
+    """Return the number of different symbols of a text. Raises InputError as `read_text` and
+    `symbols_of_text` do.
     """
-    return len(set(read_text(where)))
+    text = "" if tokenizer else read_text(where)
+    return len(symbol_names(text, tokenizer, masks=masks))
 
 
-def load_text(where: str, steps: int, *, lines: bool = False) -> Dataset:
-    """Return a text as samples of `steps` characters: windows side by side, or lines, which are
-    padded at the end.
+def load_text(
+    where: str,
+    steps: int,
+    *,
+    lines: bool = False,
+    tokenizer: str | None = None,
+    masked_share: float = 0.0,
+    seed: int = 1,
+) -> Dataset:
+    """Return a text as samples of `steps` symbols: windows side by side, or lines, which are padded
+    at the end.
 
-    A line ends with its line feed, which is a label and no input; of one that is longer, each
-    `steps` characters are a sample. Raises InputError as `read_text` does, and for a text that is
-    too short for a sample of each part.
+    Symbols are characters, or those of a `tokenizer`'s file. A line ends with its last symbol, a
+    line feed mostly, which is a label and no input; of one that is longer, each `steps` symbols are
+    a sample. With a `masked_share`, labels are those of masked words in place of the next symbols
+    (`tokens.masked`), drawn by the seed. Raises InputError as `read_text` and `symbols_of_text` do,
+    and for a text that is too short for a sample of each part.
     """
-    text = read_text(where)
+    text, masks = read_text(where), masked_share > 0
     size_bytes, room = _BYTES_OF_A_CHARACTER * len(text), free_room()
     if size_bytes > room.free_bytes:
         raise InputError(
             f"{where}: {len(text):,} characters would take about {format_bytes(size_bytes)} of"
             f" memory, and {room.limit} {format_bytes(room.free_bytes)}; give a shorter text"
         )
-    classes = tuple(sorted(set(text)))
-    numbers = np.searchsorted([ord(symbol) for symbol in classes], _code_points(text)).astype(
-        np.int32
-    )
-    cut = len(text) - len(text) // _TEST_SHARE
+    said = symbols_of_text(text, tokenizer, masks=masks)
+    count, ahead = len(said.numbers), 0 if masks else 1
+    cut = count - count // _TEST_SHARE
     if lines:
-        cut = text.rfind("\n", 0, cut) + 1
-        ends = np.flatnonzero(_code_points(text) == ord("\n"))
-        pieces = [_line_pieces(begin, end, steps) for begin, end in _lines(ends, len(text))]
+        cut = int(max(said.ends[said.ends < cut], default=-1)) + 1
+        pieces = [
+            _line_pieces(begin, end + 1 - ahead, steps) for begin, end in _lines(said.ends, count)
+        ]
         places = [place for piece in pieces for place in piece]
         train = [place for place in places if place[0] < cut]
         test = [place for place in places if place[0] >= cut]
     else:
-        train, test = (_windows(begin, end, steps) for begin, end in ((0, cut), (cut, len(text))))
+        train, test = (
+            _windows(begin, end - ahead, steps) for begin, end in ((0, cut), (cut, count))
+        )
     if not train or not test:
-        needed = f"for windows of {steps:,} steps at least {_TEST_SHARE * (steps + 1):,} are needed"
+        needed = (
+            f"for windows of {steps:,} steps at least {_TEST_SHARE * (steps + ahead):,} are needed"
+        )
         if lines:
             needed = "there should be whole lines before and among them"
+        noun = "symbols" if tokenizer else "characters"
         raise InputError(
-            f"{where}: {len(text):,} characters, of which the last {100 // _TEST_SHARE} % are the"
-            f" test; {needed}"
+            f"{where}: {count:,} {noun}, of which the last {100 // _TEST_SHARE} % are the test;"
+            f" {needed}"
         )
     (symbols, labels, lengths), (test_symbols, test_labels, test_lengths) = (
-        _samples(numbers, part, steps) for part in (train, test)
+        _samples(said.numbers, part, steps, ahead) for part in (train, test)
     )
+    if masks:
+        symbols, labels = masked(symbols, labels, said, masked_share, 0, seed)
+        test_symbols, test_labels = masked(test_symbols, test_labels, said, masked_share, 1, seed)
     name = where if where == SENTENCES else Path(where).name
     maps = symbols[:, None, :, None], test_symbols[:, None, :, None]
     differ = (lengths, test_lengths) if lines else (None, None)
-    return Dataset(name, maps[0], labels, maps[1], test_labels, classes, "", len(classes), *differ)
-
-
-def _code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    parts = maps[0], labels, maps[1], test_labels, said.names
+    data = Dataset(name, *parts, symbols=len(said.names), by_targets=masks)
+    return dataclasses.replace(data, train_lengths=differ[0], test_lengths=differ[1])
 
 
 def _windows(begin: int, end: int, steps: int) -> list[tuple[int, int]]:
     """Return begin and length of each window between two places, all of whose labels lie there,
     too.
     """
-    return [(first, steps) for first in range(begin, end - steps, steps)]
+    return [(first, steps) for first in range(begin, end - steps + 1, steps)]
 
 
 def _lines(ends: NDArray[np.int64], characters: int) -> list[tuple[int, int]]:
@@ -250,13 +267,15 @@ def _line_pieces(begin: int, end: int, steps: int) -> Sequence[tuple[int, int]]:
     return [(first, min(steps, end - first)) for first in range(begin, end, steps)]
 
 
-def _samples(numbers: Symbols, places: Sequence[tuple[int, int]], steps: int) -> _Samples:
+def _samples(
+    numbers: Symbols, places: Sequence[tuple[int, int]], steps: int, ahead: int
+) -> _Samples:
     begins, lengths = np.array(places, np.int64).T
     step = np.arange(steps)
     holds = step < lengths[:, None]
-    at = np.minimum(begins[:, None] + step, len(numbers) - 2)
+    at = np.minimum(begins[:, None] + step, len(numbers) - 1 - ahead)
     symbols = np.where(holds, numbers[at], 0).astype(np.int32)
-    labels = np.where(holds, numbers[at + 1], IGNORED).astype(np.int64)
+    labels = np.where(holds, numbers[at + ahead], IGNORED).astype(np.int64)
     return symbols, labels, lengths
 
 

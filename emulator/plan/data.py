@@ -80,7 +80,7 @@ def network_of(
             " say their inputs"
         )
     text, images = (data, None) if data is not None and is_text(data) else (None, data)
-    of_text = (lambda: _symbols(text or "text")) if images is None else None
+    of_text = (lambda: _symbols(text or "text", reading or Reading())) if images is None else None
     of_images = (lambda: _images(images or "shapes", reading)) if text is None else None
     return load_network(network, time_steps=time_steps, symbols=of_text, images=of_images)
 
@@ -114,9 +114,9 @@ def _images(where: str, reading: Reading | None) -> Shape:
         return describe_data(where, reading=reading)[2]
 
 
-def _symbols(where: str) -> int:
+def _symbols(where: str, reading: Reading) -> int:
     with _about_data(where):
-        return symbol_count(where)
+        return symbol_count(where, reading.tokenizer, masks=reading.masked_share > 0)
 
 
 def data_of(plan: Plan) -> str:

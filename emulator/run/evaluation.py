@@ -38,7 +38,17 @@ _OF_DATA = (
         "split_seed",
         "target_columns",
     ),
-    *("text_samples", "samples", "test_samples", "seed", "batch", "micro_batch", "loss"),
+    *(
+        "text_samples",
+        "tokenizer",
+        "masked_share",
+        "samples",
+        "test_samples",
+        "seed",
+        "batch",
+        "micro_batch",
+        "loss",
+    ),
 )
 """Keys of a run on which its test depends; the order of sums follows from `micro_batch`."""
 

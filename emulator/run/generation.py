@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Arena
 from ..common import InputError, described
+from ..data import read_tokenizer
 from ..device import TextSource
 from ..network import Network
 from .evaluation import predicting, symbols_of
@@ -48,6 +49,8 @@ def generate(
     if not isinstance(prompt, str):
         begin = _numbers_of(run.network, prompt)
         return begin + _continued(run, begin, length, temperature, seed)
+    if tokenizer := run.settings.get("tokenizer"):
+        return _of_tokens(run, read_tokenizer(tokenizer), prompt, length, temperature, seed)
     symbols = symbols_of(run)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     unknown = [symbol for symbol in prompt if symbol not in numbers]
@@ -59,6 +62,18 @@ def generate(
         )
     after = _continued(run, [numbers[symbol] for symbol in prompt], length, temperature, seed)
     return prompt + "".join(symbols[number] for number in after)
+
+
+def _of_tokens(
+    run: RunWeights, tokenizer: Any, prompt: str, length: int, temperature: float, seed: int
+) -> str:
+    """Return what `generate` does, of the symbols of a tokenizer."""
+    begin = tokenizer.encode(prompt, add_special_tokens=False).ids
+    if not begin:
+        raise InputError(f"`prompt` = {prompt[:40]!r}: the run's tokenizer makes no symbol of it")
+    numbers = begin + _continued(run, begin, length, temperature, seed)
+    said: str = tokenizer.decode(numbers)
+    return said
 
 
 def _numbers_of(network: Network, prompt: Any) -> list[int]:

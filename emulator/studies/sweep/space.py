@@ -26,6 +26,7 @@ _WITHOUT_TIME = (
     *RUN_ONLY_KEYS,
     *("data", "resize", "crop", "channels", "skip_broken", "test_share", "split_seed"),
     "target_columns",
+    *("tokenizer", "masked_share"),
     *("text_samples", "samples", "epochs", "micro_batch", "seed", "compress_weights"),
     *("learning_rate", "momentum", "weight_decay", "beta1", "beta2", "epsilon"),
     *("lr_schedule", "lr_warm_up", "label_smoothing", "loss", "class_weights"),

@@ -32,6 +32,8 @@ OTHERS: dict[str, tuple[str, str, Any]] = {
     "network": ("vgg11", '"vgg11"', "vgg11"),
     "time_steps": ("9", "9", 9),
     "text_samples": ("lines", '"lines"', "lines"),
+    "tokenizer": ("some/tokenizer.json", '"some/tokenizer.json"', "some/tokenizer.json"),
+    "masked_share": ("0.15", "0.15", 0.15),
     "data": ("some/folder", '"some/folder"', "some/folder"),
     "resize": ("256", "256", (256,)),
     "crop": ("224,192", "[224, 192]", (224, 192)),
