@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.layers.vocabulary_loss import SUMS
-from ...kernels.number import FP32
+from ...kernels.number import FP32, BlockGrid
+from ...kernels.quantise import from_squares, in_squares
 from ..faults import Begun, Flipper, LineFormat
 from ..mapping import DataPath, Slice, Stream, StreamKey, first_own
 from ..schedule import SampleSpan
@@ -26,6 +27,7 @@ from .ports import Maps
 from .rules import Rule
 from .scales import is_of_scales
 from .slices import SliceNumerics
+from .weight_formats import WeightFormats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +160,16 @@ class FaultyNumerics(DeviceNumerics):
             number = self._formats.of(layer.formats).precision.weights
         if number.grid is None or layer.operation.recurs or not weights.size:
             return flipper.values(weights, layer.index, step)
+        if isinstance(number.grid, BlockGrid) and number.lines > 1:
+            assert self._formats is not None
+            side, whole = number.lines, WeightFormats(self._formats, part).apart(weights)
+            squares = in_squares(whole, side)
+            grid = dataclasses.replace(number.grid, size=side**2, lines=1)
+            form = LineFormat(dataclasses.replace(number, grid=grid))
+            hit = flipper.values(squares, layer.index, step, form)
+            if hit is squares:
+                return weights
+            return from_squares(hit, side, whole.shape).reshape(weights.shape)
         if part.lies_along_outputs:  # (inputs, taps, outputs): a line is of outputs
             turned = np.moveaxis(weights, 0, -1)
             taps = turned.shape[1] * turned.shape[2]

@@ -1,7 +1,8 @@
 """Weights in a run's formats, and what belongs to them: rounded in the order of their whole layer,
 so that no cut changes a bit, and counted with maps (`formats.py`).
 
-Blocks lie along the dimension in which the layer is not cut, so that each slice has whole ones:
+Blocks lie along the dimension in which the layer is not cut, so that each slice has whole ones,
+but where products are summed in blocks, along what is summed, or as squares along both:
 output channels under ICP, and under OCP the inputs and taps of an output channel; of a recurrent
 layer the inputs, or the states, of a unit's gate. Where tensors have scales, these are of the
 weights of a channel in which the layer is cut. Tied weights are one table, which both ends round
@@ -17,6 +18,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,11 @@ from numpy.typing import NDArray
 from ...kernels.conv import Convolving, DotConvolution
 from ...kernels.number import BlockGrid, Rounding
 from ...kernels.optimizers import count_unmoved
-from ...kernels.quantise import Draws, on_blocks
-from ..mapping import Cut, Slice
+from ...kernels.quantise import Draws, on_blocks, on_squares
+from ..mapping import Cut, Slice, outputs_side_by_side
 from .formats import Data, MapFormats, round_into
 
+_Number = TypeVar("_Number", bound=np.generic)
 _OUTPUTS, _INPUTS, _ROWS = 0, 1, -1
 """Along which axis of weights blocks lie."""
 
@@ -98,7 +101,7 @@ class WeightFormats:
         number, rounding = precision.format(kind), precision.rounding_of(kind)
         if rounding is Rounding.STOCHASTIC or self.runs_of(update) != self.runs_of(0):
             return 0
-        if number.tensor_bytes:  # a channel's weights do not lie side by side
+        if number.tensor_bytes or number.lines > 1:  # those of a scale do not lie side by side
             return 0
         if not isinstance(number.grid, BlockGrid):
             return 1
@@ -110,7 +113,8 @@ class WeightFormats:
         """Return whether weights that lie in blocks of a size may be rounded as they lie."""
         number, rounding = self.formats.precision.format(kind), self.formats.precision.rounding_of
         is_whole = self.runs_of(update) == self.runs_of(0) and not number.tensor_bytes
-        return is_whole and number.block == block and rounding(kind) is not Rounding.STOCHASTIC
+        is_line = number.block == block and number.lines == 1
+        return is_whole and is_line and rounding(kind) is not Rounding.STOCHASTIC
 
     def round_parts(
         self, kind: str, parts: Iterable[tuple[Data, Data]], axis: int, update: int, *, counts: bool
@@ -136,6 +140,13 @@ class WeightFormats:
         if update and self.counts_updates:
             counts = self.formats.tally.of_kind(kind, rows.size)
         words, tied = self._words(kind, channel, update, place), self.part.layer.tied
+        grid = form[0].grid
+        if isinstance(grid, BlockGrid) and grid.lines > 1:
+            lies = rows if tied is None else np.ascontiguousarray(rows.T)
+            drawn = self.apart(_drawn(words, lies.shape)) if _by_chance(form[1]) else None
+            made = on_squares(self.apart(lies), grid, form[1], drawn, counts=counts)
+            rows[...] = made.reshape(lies.shape) if tied is None else made.reshape(lies.shape).T
+            return
         if tied is not None:
             table = np.ascontiguousarray(rows.T)
             axis = 0 if precision.dot else -1
@@ -146,6 +157,16 @@ class WeightFormats:
             lines = rows.reshape(len(rows), -1, taps)
         channel = taps if self._axis == _OUTPUTS else rows.shape[1]
         round_into(lines, lines, *form, self._axis, words, counts, channel)
+
+    def apart(self, weights: NDArray[_Number]) -> NDArray[_Number]:
+        """Return the slice's weights as squares lie in them: (groups, output channels of one, its
+        input channels, places of the kernel); or a tied table's, its features first.
+        """
+        together = len(weights)
+        if self.part.layer.tied is None:
+            together = outputs_side_by_side(self.part, together)
+        taps = math.prod(self.part.layer.kernel)
+        return weights.reshape(len(weights) // together, together, -1, taps)
 
     @property
     def _axis(self) -> int:
@@ -196,6 +217,17 @@ class WeightFormats:
             symbols = self.part.layer.channels
             return Draws(stream, first_input * symbols + output, symbols)
         return Draws(stream, (output * inputs + first_input) * tap_count, inputs * tap_count)
+
+
+def _by_chance(rounding: Rounding) -> bool:
+    return rounding is Rounding.STOCHASTIC
+
+
+def _drawn(words: Draws, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Return the words of rows of weights."""
+    rows, columns = shape
+    firsts = (words.first + row * (words.stride or columns) for row in range(rows))
+    return np.stack([words.stream.words(first, columns) for first in firsts])
 
 
 class ParameterFormats(abc.ABC):
@@ -251,7 +283,7 @@ class RowFormats(ParameterFormats):
     """The formats of one of a recurrent layer's arrays of weights, in blocks along its rows.
 
     `layer` is the layer's number, `first` the place of the array's first weight among all of the
-    layer, and `step` how far rows are apart there.
+    layer, and `step` how far rows are apart there. Each unit, or output, has rows of `gates`.
     """
 
     formats: MapFormats
@@ -259,6 +291,7 @@ class RowFormats(ParameterFormats):
     shape: tuple[int, int]
     first: int
     step: int
+    gates: int = 1
 
     @property
     def maps(self) -> MapFormats:
@@ -288,10 +321,20 @@ class RowFormats(ParameterFormats):
         # Rounding of the first weights belongs to no update, and is not counted.
         counts = self.formats.tally.of_kind(kind, weights.size) if update else None
         rows = weights.reshape(self.shape)
-        words = Draws(stream, self.first, self.step)
+        words, grid = Draws(stream, self.first, self.step), form[0].grid
+        if isinstance(grid, BlockGrid) and grid.lines > 1:
+            drawn = self._by_unit(_drawn(words, self.shape)) if _by_chance(form[1]) else None
+            made = on_squares(self._by_unit(rows), grid, form[1], drawn, counts=counts)
+            out.reshape(self.shape)[...] = made.transpose(0, 1, 3, 2).reshape(self.shape)
+            return
         round_into(rows, out.reshape(self.shape), *form, -1, words, counts, self.shape[1])
 
-    def turned(self, weights: Data, gates: int, update: int) -> Data:
+    def _by_unit(self, rows: NDArray[_Number]) -> NDArray[_Number]:
+        """Return rows as squares lie in them: (1, units, columns, gates)."""
+        own, columns = self.shape
+        return rows.reshape(1, own // self.gates, self.gates, columns).transpose(0, 1, 3, 2)
+
+    def turned(self, weights: Data, update: int) -> Data:
         """Return weights as EB reads them where it has its own: in blocks of a gate's rows, of
         which those of a unit lie side by side; rounded from those that updates change, by the words
         of the others; not counted.
@@ -299,14 +342,13 @@ class RowFormats(ParameterFormats):
         precision = self.formats.precision
         grid, rounding = precision.weights.grid, precision.rounding_of("weights")
         assert isinstance(grid, BlockGrid)
-        rows, columns = self.shape
-        by_unit = np.ascontiguousarray(weights).reshape(rows // gates, gates * columns)
+        rows, _ = self.shape
+        by_unit = np.ascontiguousarray(weights).reshape(rows // self.gates, -1)
         words = None
         if rounding is Rounding.STOCHASTIC:
             stream = self.formats.words_of_weights("weights", self.layer, update, 0)
-            firsts = range(self.first, self.first + rows * self.step, self.step)
-            words = np.stack([stream.words(first, columns) for first in firsts])
-            words = words.reshape(by_unit.shape)
+            drawn = _drawn(Draws(stream, self.first, self.step), self.shape)
+            words = drawn.reshape(by_unit.shape)
         return on_blocks(by_unit, grid, 0, rounding, words).reshape(self.shape)
 
 

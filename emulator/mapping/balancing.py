@@ -141,11 +141,13 @@ def weight_lines(part: Slice, channels: int) -> Lines:
     operation = part.layer.operation
     if isinstance(operation, Recurrent):
         rows = channels * operation.rows_of_piece
-        beside = [Lines(operation.hidden, rows)]
+        units = channels if operation.is_divisible else operation.units
+        beside = [Lines(operation.hidden, rows, side_by_side=units)]
         if operation.projection is not None:
             count = channels * operation.directions * operation.projection
-            beside.append(Lines(operation.units, count))
-        return Lines(part.layer.input[0], rows, beside=tuple(beside), wide=BIASES * rows)
+            beside.append(Lines(operation.units, count, side_by_side=operation.projection))
+        first = Lines(part.layer.input[0], rows, side_by_side=units)
+        return dataclasses.replace(first, beside=tuple(beside), wide=BIASES * rows)
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     taps = kernel_rows * kernel_columns
     if part.cut is Cut.ICP:
@@ -157,15 +159,22 @@ def lines_of_weights(part: Slice, channels: int, storage: Storage) -> Lines:
     """Return the lines of the weights that FP reads, of `channels` of a slice's cut channels: along
     the dimension that is not cut, or along what FP sums, where blocks of products are summed.
     """
-    operation = part.layer.operation
-    if operation.recurs or not formats_of(part, storage).lies_across:
+    operation, own = part.layer.operation, formats_of(part, storage)
+    if operation.recurs or not own.lies_across:
         return weight_lines(part, channels)  # those of steps are what FP sums
-    if operation.looks_up:  # a tied table has the lines of its head
+    if operation.looks_up and not own.has_squares:  # a tied table has the lines of its head
         lines = weight_lines(part, channels)
         return Lines(channels, lines.length) if part.layer.shares_weights else lines
     outs, ins, kernel_rows, kernel_columns = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
-    return Lines(ins, outs * kernel_rows * kernel_columns)
+    count = outs * kernel_rows * kernel_columns
+    return Lines(ins, count, side_by_side=outputs_side_by_side(part, outs))
+
+
+def outputs_side_by_side(part: Slice, outputs: int) -> int:
+    """Return how many of a slice's output channels are those of a group; all of one that is cut."""
+    of_group = part.layer.channels // part.layer.operation.groups
+    return outputs if outputs % of_group else of_group
 
 
 def turned_lines(part: Slice, channels: int, storage: Storage) -> Lines | None:

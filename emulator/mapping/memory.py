@@ -74,6 +74,7 @@ from .balancing import (
     SINGLE_STORAGE,
     formats_of,
     lines_of_weights,
+    outputs_side_by_side,
     storage_of,
     stored_weight_bytes,
     turned_lines,
@@ -123,14 +124,17 @@ def memories(count: int, words: int, number: NumberFormat = FP32) -> Buffer:
     return _memories(count, words, number.bits, number.blocks(words))
 
 
-def channel_memories(count: int, words: int, number: NumberFormat, begin: int = 0) -> Buffer:
+def channel_memories(
+    count: int, words: int, number: NumberFormat, begin: int = 0, side_by_side: int = 1
+) -> Buffer:
     """Return the size of a memory of `words` words for each of `count` channels, from `begin` on of
-    their lines.
+    their lines, of which so many lie side by side.
     """
     plain = _memories(count, words, number.bits)
-    return (
-        plain + _memories(number.blocks(count, begin), words, SCALE_BITS) if number.block else plain
-    )
+    if not number.block:
+        return plain
+    scales = number.scaled_lines(words, side_by_side) if number.lines > 1 else words
+    return plain + _memories(number.blocks(count, begin), scales, SCALE_BITS)
 
 
 def line_memory(lines: Lines, number: NumberFormat = FP32) -> Buffer:
@@ -397,8 +401,9 @@ def _array_memories(part: Slice, channels: int, storage: Storage) -> list[Buffer
 
 def _summed_memories(part: Slice, channels: int, storage: Storage) -> list[Buffer]:
     """Return the same where blocks of weights lie along what FP sums: a scale for the words of some
-    input channels at a place of the kernel, in memories of their own. Weights of EB, in blocks of
-    output channels, are as large, and beside those of FP.
+    input channels at a place of the kernel, and of as many outputs where blocks are squares, in
+    memories of their own. Weights of EB, in blocks of output channels, are as large, and beside
+    those of FP.
     """
     outs, ins, *taps = part.layer.weight_shape
     ins, outs = (channels, outs) if part.cut is Cut.ICP else (ins, channels)
@@ -408,7 +413,8 @@ def _summed_memories(part: Slice, channels: int, storage: Storage) -> list[Buffe
     def memory(number: NumberFormat, shares: int) -> Buffer:
         if part.layer.operation.one_memory:
             return line_memory(lines.share(shares), number)
-        return channel_memories(ins, -(-outs // shares), number) * places
+        words, together = -(-outs // shares), outputs_side_by_side(part, outs)
+        return channel_memories(ins, words, number, side_by_side=together) * places
 
     arrays = [memory(*kept) for kept in storage.kept]
     if turned is not None:

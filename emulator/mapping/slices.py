@@ -50,11 +50,11 @@ def channels_together(layer: Layer, precision: Precision) -> int:
     whole blocks of products that are summed exactly, of errors and states that each slice makes by
     itself, and of a tied table.
 
-    Cut by outputs, a layer without EB sums no products of them.
+    Cut by outputs, a layer without EB sums no products of them; squares of weights stay whole.
     """
     own = precision.of(layer.formats)
-    is_summed = layer.has_eb or cut_of(layer) is Cut.ICP
-    sums = layer.has_weights and not layer.operation.looks_up
+    is_summed = layer.has_eb or cut_of(layer) is Cut.ICP or own.square > 0
+    sums = layer.has_weights and (own.square > 0 or not layer.operation.looks_up)
     together = own.whole_channels if is_summed and sums else 1
     if layer.vocabulary_parallel:
         together = math.lcm(together, own.errors.block or 1)

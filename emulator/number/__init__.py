@@ -2,19 +2,15 @@
 and states.
 """
 
+from .classes import HELD, Classes, joint_class, joint_classes, narrowest
 from .exact import sum_bits
 from .loss_scale import LossScale
 from .precision import (
-    HELD,
     OF_WEIGHTS,
     SINGLE,
-    Classes,
     Precision,
     check_dots,
-    joint_class,
-    joint_classes,
     named_format,
-    narrowest,
     precision_of,
 )
 from .sharing import UNSHARED, Sharing

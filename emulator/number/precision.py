@@ -23,15 +23,6 @@ cells and biases stay in single precision.
 point; or `dot:N`: the N products of a block are added exactly, and blocks in fp32. Blocks lie along
 what is summed, so what is summed in two directions is rounded in blocks of each
 (`Precision.turns`).
-
-A multiplier, of one of the classes of `MULTIPLIERS`, has one format for both of its operands, so a
-product takes the narrowest class that holds both. Floats do not hold all integers of as many bits:
-an integer of 8 bits has more digits than FP8's significand, and FP8's range is more than an
-integer's of 8 bits. So these two meet in `half`, whose significand has 8 bits in BF16 and 11 in
-FP16.
-
-    fp32 <- half <- fp8  <- int4         a class holds exactly what those hold from which arrows come
-                 <- int8 <- int4
 """
 
 from __future__ import annotations
@@ -39,13 +30,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ...kernels.number import (
     BF16,
     FP16,
     FP32,
-    MULTIPLIERS,
     WIDE_BITS,
     BlockGrid,
     NumberFormat,
@@ -54,6 +44,7 @@ from ...kernels.number import (
     number_formats,
 )
 from ..common import did_you_mean, either
+from .classes import joint_class, joint_classes
 from .exact import sum_bits
 from .history import check_history, history_of, scaling_text
 from .loss_scale import loss_scale_of, loss_scale_text
@@ -61,6 +52,7 @@ from .storage import Storage
 from .text import (
     KINDS,
     LAYER_KEYS,
+    NARROW,
     OTHER_NAMES,
     epoch_tables,
     layer_tables,
@@ -68,53 +60,13 @@ from .text import (
     table_of,
 )
 
-HELD: Mapping[str, tuple[str, ...]] = {
-    "fp32": ("half", "fp8", "int8", "int4"),
-    "half": ("fp8", "int8", "int4"),
-    "fp8": ("int4",),
-    "int8": ("int4",),
-    "int4": (),
-}
-"""The narrower classes whose values a class holds exactly."""
-
-
-def narrowest(classes: Collection[str], *needed: str) -> str | None:
-    """Return the narrowest of some classes that holds the values of all that are needed; None if
-    none does.
-    """
-    # MULTIPLIERS runs from the widest class to the narrowest.
-    able = [kind for kind in MULTIPLIERS if kind in classes and {*needed} <= {kind, *HELD[kind]}]
-    return able[-1] if able else None
-
-
-def joint_class(one: str, other: str) -> str:
-    """Return the narrowest class that multiplies values of one class by those of another."""
-    kind = narrowest(MULTIPLIERS, one, other)
-    assert kind is not None  # fp32 holds all
-    return kind
-
-
-Classes = tuple[str, str, str]
-"""Those of the multipliers of FP, EB and PG."""
-
-
-def joint_classes(one: Classes, other: Classes) -> Classes:
-    """Return the narrowest classes of engines that compute in those of both."""
-    forward, back, gradient = map(joint_class, one, other)
-    return forward, back, gradient
-
-
 OF_WEIGHTS = "weights", "gradients", "master", "states"
 """What of weights has a format."""
-
-
-OF_WEIGHTS = "weights", "gradients", "master", "states"
-"""What of weights has a format."""
-_NARROW = "activations", "weights", "errors"
-"""What a format that is given for all of a run is for; the others stay in fp32 then."""
 _SCALES = "up", "floor"
 _DOTS = {f"dot:{size}": size for size in (8, 16, 32)}
 """Products of a block that is summed exactly."""
+_SQUARES = {"none": 0, **{f"{side}x{side}": side for side in (8, 16, 32)}}
+"""Sides of square blocks of weights."""
 _SUMS = {"fp32": FP32, "int32": FP32, "bf16": BF16, "fp16": FP16, **dict.fromkeys(_DOTS, FP32)}
 """What sums may be, and a format of as many bits."""
 
@@ -141,6 +93,10 @@ class Precision:
     """Pixels of a block that PG transforms before it rounds them; 0: none."""
     history: int = 0
     """Mini-batches whose largest numbers tell the scales of maps; 0: these have none."""
+    square: int = 0
+    """Output and input channels of a block of weights, whose formats have such blocks; 0: blocks
+    lie along one of them.
+    """
     loss_scale: int = 1
     grows_every: int = 0
     layers: tuple[tuple[str, Precision], ...] = ()
@@ -198,6 +154,12 @@ class Precision:
         return self.activations if is_one and not self.layers else None
 
     @property
+    def _one_name(self) -> NumberFormat | None:
+        """The same, but for squares of weights."""
+        names = {self.format(kind).name for kind in NARROW}
+        return self.activations if len(names) == 1 and not self.layers else None
+
+    @property
     def dot(self) -> int:
         """How many products are summed exactly before fp32 takes them; 0: none."""
         return _DOTS.get(self.accumulate, 0)
@@ -212,7 +174,7 @@ class Precision:
         """Whether EB reads weights of its own, in blocks of output channels, where those of FP are
         of input channels.
         """
-        return self.dot > 0 and self.weights.block > 0
+        return self.dot > 0 and self.weights.block > 0 and not self.square
 
     @property
     def turns_by_chance(self) -> bool:
@@ -256,7 +218,7 @@ class Precision:
         """Return the same of a network with attention or without: of attention, EB multiplies
         activations, too, by each other and by errors. Engines are built once, for all epochs.
         """
-        activations, weights, errors = (self.format(kind).multiplier for kind in _NARROW)
+        activations, weights, errors = (self.format(kind).multiplier for kind in NARROW)
         back = joint_class(errors, weights)
         classes = (
             joint_class(activations, weights),
@@ -297,12 +259,13 @@ class Precision:
         rounding.weights=stochastic`.
         """
         plain = dataclasses.replace(self, layers=(), epochs=())
-        base = Precision.all_in(plain.one or FP32)
-        words = [base.activations.name] if plain.one or plain == base else []
+        one = plain._one_name
+        base = Precision.all_in(one or FP32)
+        words = [base.activations.name] if one else []
         words += [
             f"{kind}={self.format(kind).name}"
             for kind in KINDS
-            if self.format(kind) != base.format(kind)
+            if self.format(kind).name != base.format(kind).name
         ]
         if self.scale != base.scale:
             words.append(f"scale={self.scale}")
@@ -319,6 +282,8 @@ class Precision:
             words.append(f"accumulate={self.accumulate}")
         if self.hadamard:
             words.append(f"hadamard={self.hadamard}")
+        if self.square:
+            words.append(f"block={block_text(self.square)}")
         if self.history:
             words.append(f"scaling={scaling_text(self.history)}")
         if self.grows_every:
@@ -344,12 +309,12 @@ class Precision:
                 yield f"epoch.{epoch}{'.' if '=' in word else '='}{word}"
 
     def _words_of(self, own: Precision) -> Iterator[tuple[str, str]]:
-        base, one = self, own.one
-        if one is not None and {self.activations, self.weights, self.errors} != {one}:
+        base, one = self, own._one_name
+        if one is not None and {self.format(kind).name for kind in NARROW} != {one.name}:
             yield "format", one.name
             base = Precision(one, one, one, self.gradients, self.master, self.states)
         for kind in KINDS:
-            if own.format(kind) != base.format(kind):
+            if own.format(kind).name != base.format(kind).name:
                 yield kind, own.format(kind).name
         if own.scale != self.scale:
             yield "scale", own.scale
@@ -360,6 +325,8 @@ class Precision:
             yield "accumulate", own.accumulate
         if own.hadamard != self.hadamard:
             yield "hadamard", str(own.hadamard)
+        if own.square != self.square:
+            yield "block", block_text(own.square)
         if own.history != self.history:
             yield "scaling", scaling_text(own.history)
 
@@ -431,7 +398,7 @@ def _from_epoch(
 
 def _joined(table: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
     """Return the run's table with another one, of a layer or an epoch, that goes before it."""
-    kinds = {kind: own["format"] for kind in _NARROW if "format" in own}
+    kinds = {kind: own["format"] for kind in NARROW if "format" in own}
     rounding = own.get("rounding", {})
     if isinstance(rounding, Mapping):
         usual = table.get("rounding", "even")
@@ -459,16 +426,20 @@ def _of_table(table: Mapping[str, object], known: tuple[str, ...]) -> Precision:
             more = (*known, "layer", "epoch") if "loss_scale" in known else known
             raise ValueError(f"{key!r}: {did_you_mean(str(key), more)}known: {', '.join(more)}")
     scale = _choice("scale", table.get("scale", "up"), _SCALES)
-    formats = dict.fromkeys(_NARROW, _format(table["format"])) if "format" in table else {}
+    formats = dict.fromkeys(NARROW, _format(table["format"])) if "format" in table else {}
     formats |= {kind: _at(kind, table[kind]) for kind in KINDS if kind in table}
     loss_scale, grows_every = loss_scale_of(table.get("loss_scale", 1))
+    square = _SQUARES[_choice("block", table.get("block", "none"), tuple(_SQUARES))]
+    formats = {kind: _scaled(number, scale) for kind, number in formats.items()}
+    formats |= {kind: _squared(formats[kind], square) for kind in OF_WEIGHTS if kind in formats}
     return Precision(
-        **{kind: _scaled(number, scale) for kind, number in formats.items()},
+        **formats,
         rounding=_roundings(table.get("rounding", "even")),
         scale=scale,
         accumulate=_accumulator(table.get("accumulate", "fp32")),
         hadamard=int(_choice("hadamard", str(table.get("hadamard", 0)), ("0", "4", "16"))),
         history=history_of(table.get("scaling", "none")),
+        square=square,
         loss_scale=loss_scale,
         grows_every=grows_every,
         layers=(),
@@ -490,9 +461,15 @@ def check_dots(precision: Precision) -> None:
             f"hadamard = {precision.hadamard}: transforms pixels that PG rounds in blocks; should be"
             " with `accumulate` = 'dot:32', and activations and errors in blocks, such as 'mxfp4'"
         )
+    if precision.square and not (size and precision.weights.block):
+        raise ValueError(
+            f"block = {block_text(precision.square)!r}: is of weights that FP and EB sum in"
+            " blocks, each along its own way; should be with `accumulate` = 'dot:8', and weights in"
+            " blocks, such as 'mxint8'"
+        )
     if not size:
         return
-    for kind in _NARROW:
+    for kind in NARROW:
         number = precision.format(kind)
         if number.tensor_bytes:
             raise ValueError(
@@ -501,11 +478,12 @@ def check_dots(precision: Precision) -> None:
                 " such as 'mxfp4'"
             )
         if number.block % size:
+            blocks = f" with block = {block_text(number.lines)!r}" if number.lines > 1 else ""
             raise ValueError(
-                f"{given}: {kind} in {number.name} have several scales in {size} products; should"
-                f" be blocks of a multiple of {size}"
+                f"{given}: {kind} in {number.name}{blocks} have several scales in {size} products;"
+                f" should be blocks of a multiple of {size}"
             )
-    for pair in itertools.combinations(_NARROW, 2):
+    for pair in itertools.combinations(NARROW, 2):
         one, other = (precision.format(kind) for kind in pair)
         bits = sum_bits(one, other, size)
         if bits > WIDE_BITS:
@@ -550,6 +528,21 @@ def _scaled(number: NumberFormat, scale: str) -> NumberFormat:
     if scale == "floor" and isinstance(number.grid, BlockGrid) and number.grid.scale is None:
         return dataclasses.replace(number, grid=dataclasses.replace(number.grid, floor=True))
     return number
+
+
+def _squared(number: NumberFormat, side: int) -> NumberFormat:
+    """Return a format whose blocks are squares, if these are asked for and its scales are powers of
+    two.
+    """
+    if side and isinstance(number.grid, BlockGrid) and number.grid.scale is None:
+        grid = dataclasses.replace(number.grid, size=side, lines=side)
+        return dataclasses.replace(number, grid=grid)
+    return number
+
+
+def block_text(side: int) -> str:
+    """Return what the key `block` says of squares."""
+    return f"{side}x{side}" if side else "none"
 
 
 def _choice(key: str, value: object, choices: tuple[str, ...]) -> str:

@@ -30,7 +30,7 @@ class Storage:
     shares: tuple[int, ...] = ()
     dot: int = 0
     """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB
-    has a copy of its own.
+    has a copy of its own, unless they are squares.
     """
     made: NumberFormat = FP32
     """Of activations that a layer makes, states among them."""
@@ -115,7 +115,12 @@ class Storage:
     @property
     def turns(self) -> bool:
         """Whether EB has weights of its own, in blocks of what it sums."""
-        return self.dot > 0 and self.weights.block > 0
+        return self.dot > 0 and self.weights.block > 0 and not self.has_squares
+
+    @property
+    def has_squares(self) -> bool:
+        """Whether blocks of weights lie along what FP sums and what EB sums."""
+        return self.weights.lines > 1
 
     @property
     def lies_across(self) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 
 KINDS = "activations", "weights", "errors", "gradients", "master", "states"
 """What has a format of its own."""
-LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard", "scaling"
+NARROW = "activations", "weights", "errors"
+"""What a format that is given for all of a run is for; the others stay in fp32 then."""
+LAYER_KEYS = "format", *KINDS, "accumulate", "rounding", "scale", "hadamard", "scaling", "block"
 """The keys of a layer's table."""
 _LAYER, _ROUNDING, _EPOCH = "layer.", "rounding", "epoch."
 OTHER_NAMES = {

@@ -373,7 +373,7 @@ def _check_layer(config: Config, layer: Layer) -> None:
             )
         if not layer.has_weights:  # shares are in its own format
             _check_integers(config.batch, own, layer, given)
-    if own.dot or own.hadamard or own.history:
+    if own.dot or own.hadamard or own.history or own.square:
         _check_dots(operands, layer, given)
     if own.dot and not layer.has_weights:
         _check_exact(own, operands, layer, given)

@@ -90,12 +90,15 @@ class BlockGrid:
 
     Scales on a grid of their own, `scale`, have too small a range to stand alone: they are relative
     to a scale of the tensor in which the block is, an fp32 number, and a power of two here.
+
+    Of weights, `size` elements of as many `lines` side by side may share a scale.
     """
 
     element: FloatGrid
     size: int = 32
     floor: bool = False
     scale: FloatGrid | None = None
+    lines: int = 1
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -104,6 +107,8 @@ class BlockGrid:
             raise ValueError("elements of a block saturate; they have no infinity")
         if self.scale is not None and (self.floor or self.scale.overflows):
             raise ValueError("scales on a grid are the nearest ones, and saturate")
+        if self.lines < 1 or (self.lines > 1 and self.scale is not None):
+            raise ValueError(f"`lines` = {self.lines}: scales on a grid are those of one line")
 
 
 Grid = FloatGrid | BlockGrid
@@ -171,8 +176,19 @@ class NumberFormat:
 
     @property
     def block(self) -> int:
-        """Values that share a scale; 0 where each stands alone."""
+        """Values of a line that share a scale; 0 where each stands alone."""
         return self.grid.size if isinstance(self.grid, BlockGrid) else 0
+
+    @property
+    def lines(self) -> int:
+        """Lines side by side whose blocks share their scales."""
+        return self.grid.lines if isinstance(self.grid, BlockGrid) else 1
+
+    def scaled_lines(self, lines: int, side_by_side: int) -> int:
+        """Return how many of some lines have scales of their own, where so many lie side by
+        side.
+        """
+        return -(-lines // side_by_side) * -(-side_by_side // self.lines) if lines else 0
 
     @property
     def tensor_bytes(self) -> int:
@@ -237,6 +253,8 @@ class Lines:
     and in RTL. As many lines as there are `in_tensor` are a tensor with a scale of its own, in
     formats that have one: of maps a row, of weights those of a channel in which the layer is cut.
 
+    Of weights, `side_by_side` lines in a row may share scales, as many as a format says.
+
     `beside` are other lines with them, and `wide` is the number of values with them that are in
     fp32 in any format.
     """
@@ -247,6 +265,7 @@ class Lines:
     in_tensor: int = 1
     beside: tuple[Lines, ...] = ()
     wide: int = 0
+    side_by_side: int = 1
 
     @property
     def values(self) -> int:
@@ -259,8 +278,13 @@ class Lines:
 
     def scales(self, number: NumberFormat) -> int:
         """Return the number of scales in a format."""
-        own = self.count * number.blocks(self.length, self.begin)
+        own = self._scaled(number) * number.blocks(self.length, self.begin)
         return own + sum(lines.scales(number) for lines in self.beside)
+
+    def _scaled(self, number: NumberFormat) -> int:
+        return (
+            number.scaled_lines(self.count, self.side_by_side) if number.lines > 1 else self.count
+        )
 
     @property
     def tensors(self) -> int:
@@ -274,6 +298,8 @@ class Lines:
     def bytes_in(self, number: NumberFormat) -> int:
         """Return the bytes of all values and scales in a format."""
         own = number.row_bytes(self.length, self.count, self.begin, self._own_tensors)
+        shared = self.count - self._scaled(number)
+        own -= shared * number.blocks(self.length, self.begin) * (SCALE_BITS // 8)
         beside = sum(lines.bytes_in(number) for lines in self.beside)
         return own + _WIDE_BYTES * self.wide + beside
 

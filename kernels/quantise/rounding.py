@@ -11,8 +11,9 @@ element alone, cuts that element by up to an eighth: `floor` has it. Scales are 
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from .element import BY_CUT, Limits, bits_of, limits_of
 from .philox import Draws, PhiloxStream, Words, sources
 
 Counts = NDArray[np.int64]
+_Number = TypeVar("_Number", bound=np.generic)
 
 loops, tensors = Kernels("quantise.loops"), Kernels("quantise.tensors")
 
@@ -141,6 +143,8 @@ def on_blocks(
     Raises:
         ValueError: random numbers are missing, or arguments contradict each other.
     """
+    if grid.lines > 1:
+        raise ValueError(f"{grid.lines} lines share scales: see `on_squares`")
     values, results, counted = arrays(values, out, counts)
     if not values.size:
         return results
@@ -163,6 +167,54 @@ def on_blocks(
         bits, rounded, values is results, blocks, limits_of(grid.element, rounding), *drawn, counted
     )
     return results
+
+
+def in_squares(values: NDArray[_Number], side: int) -> NDArray[_Number]:
+    """Return values (parts, rows, columns, places) as squares of `side` rows and columns of a part
+    at a place, a line each; those at the ends are filled up with zeros.
+    """
+    parts, rows, columns, places = values.shape
+    filled = np.pad(values, ((0, 0), (0, -rows % side), (0, -columns % side), (0, 0)))
+    apart = filled.reshape(parts, -(-rows // side), side, -(-columns // side), side, places)
+    return np.ascontiguousarray(apart.transpose(0, 1, 3, 5, 2, 4)).reshape(-1, side * side)
+
+
+def from_squares(squares: Floats, side: int, shape: tuple[int, ...]) -> Floats:
+    """Return values of a shape from `in_squares` of them."""
+    parts, rows, columns, places = shape
+    down, across = -(-rows // side), -(-columns // side)
+    apart = squares.reshape(parts, down, across, places, side, side).transpose(0, 1, 4, 2, 5, 3)
+    filled = apart.reshape(parts, down * side, across * side, places)
+    return np.ascontiguousarray(filled[:, :rows, :columns])
+
+
+def on_squares(
+    values: Floats,
+    grid: BlockGrid,
+    rounding: Rounding = Rounding.EVEN,
+    words: Words | None = None,
+    *,
+    counts: Counts | None = None,
+) -> Floats:
+    """Return numbers (parts, rows, columns, places) rounded to squares of as many rows and columns
+    of a part at a place, whose number is that of `grid.lines`; squares at the ends may be smaller.
+
+    Args:
+        values: C-contiguous or not.
+        grid: the format, whose `lines` are its `size`.
+        rounding, counts: as `on_grid` takes them.
+        words: random numbers, one for each value.
+
+    Raises:
+        ValueError: random numbers are missing, or blocks are not square.
+    """
+    if grid.lines != grid.size:
+        raise ValueError(f"blocks of {grid.lines} lines of {grid.size} are not square")
+    line = dataclasses.replace(grid, size=grid.size**2, lines=1)
+    drawn = None if words is None else in_squares(words, grid.size)
+    squares = in_squares(values, grid.size)
+    on_blocks(squares, line, -1, rounding, drawn, out=squares, counts=counts)
+    return from_squares(squares, grid.size, values.shape)
 
 
 def blocks_of(grid: BlockGrid, length: int, apart: int) -> Blocks:

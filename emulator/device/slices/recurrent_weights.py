@@ -207,12 +207,12 @@ def row_formats(part: Slice, direction: int, formats: MapFormats | None) -> dict
     begin = direction * (rows * columns + (operation.projection or 0) * operation.units)
     first, own = begin + operation.gates * units.start * columns, operation.gates * len(units)
     places = {
-        "w": ((own, inputs), first, columns),
-        "r": ((own, operation.hidden), first + inputs, columns),
+        "w": ((own, inputs), first, columns, operation.gates),
+        "r": ((own, operation.hidden), first + inputs, columns, operation.gates),
     }
     if operation.projection:
         shape = operation.projection, operation.units
-        places["p"] = shape, begin + rows * columns, operation.units
+        places["p"] = shape, begin + rows * columns, operation.units, 1
     return {name: RowFormats(formats, layer.stream, *at) for name, at in places.items()}
 
 
@@ -263,8 +263,7 @@ class DirectionWeights:
             formats = parameter.formats
             if isinstance(formats, RowFormats) and formats.maps.precision.turns:
                 whole = parameter.trained if trained is None else trained[name]
-                gates = 1 if name == "p" else self.kernel.gates
-                self.turned[name] = formats.turned(whole, gates, self.number)
+                self.turned[name] = formats.turned(whole, self.number)
         self._pack()
 
     def _pack(self) -> None:
