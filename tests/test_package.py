@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_INSTALLED = {"tests", "docs", "scripts", "build", "dist"}
+NOT_INSTALLED = {"tests", "docs", "examples", "scripts", "build", "dist"}
 DATA = {".toml", ".json", ".typed", ".pyi", ".html", ".css", ".js", ".txt"}
 
 

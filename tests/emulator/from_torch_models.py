@@ -172,6 +172,52 @@ class Shifted(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(nn.functional.layer_norm(x, (12,)))
 
 
+class Gated(nn.Module):  # type: ignore[misc, name-defined]
+    """A language model whose layers are split: by chunk, by numbers of channels, and in a list. Its
+    positions count symbols that are no padding, and ReLU is squared.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(SYMBOLS, 12), nn.Linear(12, SYMBOLS)
+        self.up, self.down = nn.Linear(12, 20), nn.Linear(10, 12)
+        self.both, self.parts = nn.Linear(12, 20), nn.Linear(12, 30)
+        self.places = nn.Embedding(STEPS, 12)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        mask = x.ne(SYMBOLS).int()
+        x = self.embedding(x) + self.places(torch.cumsum(mask, 1) * mask - 1)
+        y, gate = self.up(x).chunk(2, dim=-1)
+        x = x + self.down(y * nn.functional.silu(gate))
+        x = x + torch.relu(self.both(x)[..., 3:15]) ** 2
+        one, _, other = torch.split(self.parts(x), [12, 6, 12], -1)
+        return self.head(x + one - other)
+
+
+class Branches(nn.Module):  # type: ignore[misc, name-defined]
+    """Convolutions over groups of channels one after another (Res2Net), and a vision transformer
+    that takes its second row and the mean of those behind it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.mix = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 12, 4, 4)
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+        self.token = nn.Parameter(torch.randn(1, 2, 12) * 0.02)
+        self.encoder = nn.TransformerEncoderLayer(12, 3, 24, 0.0, batch_first=True)
+        self.head = nn.Linear(24, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        one, two, three = torch.split(torch.relu(self.stem(x)), 4, 1)
+        two = torch.relu(self.convs[0](two))
+        three = torch.relu(self.convs[1](two + three))
+        x = self.mix(torch.cat([one, two, three], 1)).flatten(2).transpose(1, 2)
+        x = self.encoder(torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1))
+        return self.head(torch.cat([x[:, 1], x[:, 2:].mean(1)], 1))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -230,4 +276,6 @@ CASES = {
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
+    "gated": Case(Gated, (SYMBOLS, STEPS, 1)),
+    "branches": Case(Branches, (3, 8, 8)),
 }

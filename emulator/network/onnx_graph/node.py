@@ -8,7 +8,7 @@ graph, or constants in the file: weights, biases, sometimes shapes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,6 +172,22 @@ class OnnxNode:
     def has_input(self, place: int) -> bool:
         """Return whether an optional input is given."""
         return len(self.inputs) > place and self.inputs[place] != ""
+
+    def replaced(self, operator: str, inputs: Sequence[str], output: str, **keys: Any) -> OnnxNode:
+        """Return a node in its place, of another operator."""
+        from onnx.helper import make_node
+
+        return dataclasses.replace(
+            self,
+            operator=operator,
+            inputs=tuple(inputs),
+            outputs=(output,),
+            attributes={
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in keys.items()
+            },
+            proto=make_node(operator, list(inputs), [output], **keys),
+        )
 
     def constant(self) -> Constant:
         """Return the result of a Constant operator."""

@@ -411,6 +411,10 @@ class Walk:
             self.samples, self.images = self.batch, (channels, steps, 1)
         return dataclasses.replace(value, axes=LINES)
 
+    def is_used(self, name: str) -> bool:
+        """Return whether a node takes the value `name`, or it is the graph's output."""
+        return self._uses[name] > 0
+
     def is_used_once(self, name: str) -> bool:
         """Return whether the value `name` is used once, by a node or as the graph's output, and so
         is what it views.

@@ -72,7 +72,6 @@ class Attentions:
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._constants = constants_of(graph)
         self._values: dict[str, Heads | Mixed | _Scores] = {}
-        self._sequences: dict[str, Sequence[Heads | Mixed]] = {}
         self._nodes: set[int] = set()
         for node in graph.nodes if walk.attends else ():
             if node.operator == "Attention":
@@ -199,11 +198,6 @@ class Attentions:
                 if isinstance(heads, Mixed)
                 else dataclasses.replace(heads, factor=heads.factor * factor)
             )
-        elif node.operator == "SequenceAt" and node.inputs[0] in self._sequences:
-            index = int(self._array(node, 1).item())
-            self._name(node, node.outputs[0], self._sequences[node.inputs[0]][index])
-        elif node.operator == "SplitToSequence":
-            self._sequences[node.outputs[0]] = self._moved(node)
         elif node.operator in MOVES:
             for name, made in zip(node.outputs, self._moved(node), strict=False):
                 self._name(node, name, made)

@@ -197,21 +197,6 @@ def _split(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
     return np.array_split(places, len(node.outputs), axis=axis)
 
 
-def _split_apart(walk: Walk, node: OnnxNode, places: Places) -> list[Places]:
-    """Return the parts of a value along an axis: of one size, or of the sizes that a list gives."""
-    axis, sizes, given = (
-        node.integer("axis", 0),
-        [*map(int, walk.numbers(node, "split"))],
-        walk.constant(node, 1),
-    )
-    length, keeps = places.shape[axis], node.integer("keepdims", 1) != 0
-    if given is not None and given.shape != ():
-        return np.split(places, np.cumsum(sizes)[:-1], axis=axis)
-    size = sizes[0] if sizes else 1
-    parts = np.split(places, range(size, length, size), axis=axis)
-    return parts if sizes or keeps else [part.squeeze(axis) for part in parts]
-
-
 def _cut(walk: Walk, node: OnnxNode, places: Places) -> Places:
     def given(name: str, place: int) -> tuple[int, ...]:
         return node.integers(name, ()) or tuple(map(int, walk.numbers(node, name, place)))
@@ -267,12 +252,11 @@ _MOVES: Mapping[str, Callable[[Walk, OnnxNode, Places], Places | list[Places]]] 
     "Identity": lambda walk, node, places: places,
     "Slice": _cut,
     "Split": _split,
-    "SplitToSequence": _split_apart,
     "Squeeze": _squeeze,
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
 
-MOVES = frozenset({*_MOVES, "Reshape", "SequenceAt"})
+MOVES = frozenset({*_MOVES, "Reshape"})
 """The views that are known."""

@@ -54,6 +54,8 @@ from ..shape import Shape
 from . import sequences, views
 from .attention import Attentions
 from .group_norms import with_group_norms
+from .padding import note_of_padding, with_places
+from .parts import with_parts
 from .products import with_products
 from .pytorch import of_export
 from .spelled import with_operators
@@ -168,7 +170,8 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
-    graph = with_group_norms(with_operators(with_products(rewritten(graph))))
+    graph = with_products(with_places(with_parts(rewritten(graph))))
+    graph = with_group_norms(with_operators(graph))
     walk = Walk(graph, _output_shape)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:
@@ -326,6 +329,7 @@ _VIEWS: Mapping[str, Callable[[Walk, OnnxNode], Value]] = {
     "Reshape": _reshape,
     "Slice": sequences.cut,
     "Softmax": _softmax,
+    "Split": sequences.split,
     "Squeeze": _squeeze,
     "Transpose": sequences.transpose,
     "Unsqueeze": views.unsqueeze,
@@ -376,7 +380,13 @@ _NARROW = {10: "half precision", 11: "double precision", 16: "bfloat16"}
 def note_of(walk: Walk, graph: OnnxGraph) -> str:
     """Return in one line what the user should know, or nothing."""
     return "; ".join(
-        [*_of_end(walk), *of_export(walk), *_of_numbers(walk), *_left_out(walk, graph)]
+        [
+            *_of_end(walk),
+            *of_export(walk),
+            *_of_numbers(walk),
+            *note_of_padding(graph),
+            *_left_out(walk, graph),
+        ]
     )
 
 

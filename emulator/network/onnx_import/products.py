@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from ..onnx_graph import OnnxGraph, OnnxNode
 
@@ -48,7 +47,7 @@ def _product(node: OnnxNode) -> list[OnnxNode]:
         taken.append(own[0].outputs[0] if own else name)
     back = _moved(node, f"{node.outputs[0]}/product", "".join(orders[2]), [*made], node.outputs[0])
     result = back[0].inputs[0] if back else node.outputs[0]
-    return [*nodes, _made(node, "MatMul", taken, result), *back]
+    return [*nodes, node.replaced("MatMul", taken, result), *back]
 
 
 def _moved(
@@ -58,19 +57,4 @@ def _moved(
     places = [term.index(axis) for axis in order]
     if places == sorted(places):
         return []
-    return [_made(node, "Transpose", [name], result, perm=places)]
-
-
-def _made(
-    node: OnnxNode, operator: str, inputs: Sequence[str], output: str, **keys: Any
-) -> OnnxNode:
-    from onnx.helper import make_node
-
-    return dataclasses.replace(
-        node,
-        operator=operator,
-        inputs=tuple(inputs),
-        outputs=(output,),
-        attributes={key: tuple(value) for key, value in keys.items()},
-        proto=make_node(operator, list(inputs), [output], **keys),
-    )
+    return [node.replaced("Transpose", [name], result, perm=places)]

@@ -1,7 +1,7 @@
 """Views of sequences: what PyTorch writes around LSTM and GRU to move, merge, drop and pick axes.
 
-No number changes place, but for maps that become sequences (`sequence`), and for the last step of
-one (`last-step`).
+No number changes place, but for maps that become sequences (`sequence`), and for some of their rows
+or channels (`last-step`, `first-step`, `rows`, `channels`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 
 from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk, shown_axes
 from ..operation import SfuOperation
+from ..operations.joins import SomeChannels
 from ..operations.sequence import Embedding, LastStep, Rows, Sequence
 from ..operations.tokens import FirstStep, Tokens
 from .views import EVERYTHING, in_order, take_one
@@ -66,20 +67,18 @@ def gather(walk: Walk, node: OnnxNode) -> Value:
         and (view := take_one(walk, node, value, axes.index(axis), index)) is not None
     ):
         return view
-    if axis == "rows" and index == 0:
-        return _last_step(walk, node, value, _without(axes, "rows"), FirstStep)
-    if axis != "rows" or index not in (-1, _last(walk, value)):
-        raise node.refusal(
-            f"takes {list(places)} along {axis}: only the last time step, -1, and the first one, 0,"
-            " are supported"
-        )
-    return _last_step(walk, node, value, _without(axes, "rows"))
+    shape = walk.shape(value)
+    rows = None if shape is None else shape[1]
+    if axis == "rows" and isinstance(index, int) and (rows is None or -rows <= index < rows):
+        first = index % rows if rows is not None and index != -1 else index
+        return _some_rows(walk, node, value, first, 1).with_axes(_without(axes, "rows"))
+    raise node.refusal(
+        f"takes {list(places)} along {axis}: only one row of a sequence may be taken so"
+    )
 
 
 def cut(walk: Walk, node: OnnxNode) -> Value:
-    """Return some rows of a sequence, such as the last step, cut out with their axis; or all of an
-    axis.
-    """
+    """Return some rows of a sequence, or some channels; or all of an axis."""
     value = walk.take(node)
     axes = walk.axes_of(value)
     bounds = [
@@ -88,29 +87,73 @@ def cut(walk: Walk, node: OnnxNode) -> Value:
     ]
     place = node.integers("axes", ()) or (walk.entries(node, 3) if node.has_input(3) else (0,))
     step = walk.entries(node, 4) if node.has_input(4) else (1,)
+    one = len(place) == len(bounds[0]) == len(bounds[1]) == 1 and step == (1,)
     axis = _axis(node, axes, place[0]) if len(place) == 1 else ""
     size = walk.sizes(value)[axes.index(axis)] if axis else None
-    to_the_end = step == (1,) and len(bounds[1]) == 1 and _is_end(bounds[1][0], axis, size)
-    if axis and bounds[0] == (0,) and to_the_end:
+    if one and bounds[0] == (0,) and _is_end(bounds[1][0], axis, size):
         return value
-    left = tuple("last" if name == "rows" else name for name in axes)
-    if axis == "rows" and axes != MAPS and bounds == [(0,), (1,)] and step == (1,):
-        return _last_step(walk, node, value, left, FirstStep)
-    is_last = to_the_end and bounds[0] in ((-1,), (_last(walk, value),))
-    if axis == "rows" and axes != MAPS and is_last:
-        return _last_step(walk, node, value, left)
-    begins, ends = bounds
-    if axis != "rows" or step != (1,) or not isinstance(size, int) or len(begins) != 1:
-        raise node.refusal(
-            f"cuts {shown_axes(axes)}: only time steps, some of a known number one after another,"
-            " are supported"
-        )
-    first, end, _ = slice(begins[0], ends[0]).indices(size)
-    if value.step == FROM_IMAGES and "channels" not in axes:
+    is_last = axis == "rows" and axes != MAPS and bounds[0] == (-1,)
+    if one and is_last and _is_end(bounds[1][0], axis, size):
+        return _some_rows(walk, node, value, -1, 1)
+    first, end = bounds[0][:1], bounds[1][:1]
+    if one and isinstance(first[0], int) and isinstance(end[0], int) and isinstance(size, int):
+        begin, behind, _ = slice(first[0], end[0]).indices(size)
+        if begin < behind:
+            return _some(walk, node, value, axis, begin, behind - begin)
+    raise node.refusal(f"cuts {shown_axes(axes)} in a way that is not followed: {_CUTS}")
+
+
+_CUTS = "only rows of a sequence, or channels, side by side are taken"
+
+
+def split(walk: Walk, node: OnnxNode) -> Value:
+    """Return the first of the parts of a value along an axis; the walk knows the others."""
+    value = walk.take(node)
+    axes = walk.axes_of(value)
+    axis = _axis(node, axes, node.integer("axis", 0))
+    size, counts = walk.sizes(value)[axes.index(axis)], [*map(int, walk.numbers(node, "split"))]
+    if not isinstance(size, int):
+        raise node.refusal(f"splits {axis}, whose number is not known")
+    if not counts:
+        most = -(-size // len(node.outputs))
+        counts = [min(most, size - begin) for begin in range(0, size, most)]
+    if sum(counts) != size or len(counts) < len(node.outputs) or min(counts) < 1:
+        raise node.refusal(f"splits {size} {axis} into {counts}, which do not fit")
+    parts, first = [value], 0
+    for name, count in zip(node.outputs, counts, strict=False):
+        parts.append(_some(walk, node, value, axis, first, count) if walk.is_used(name) else value)
+        first += count
+    for place, part in enumerate(parts[2:], 1):
+        walk.name(node, part, place)
+    return parts[1]
+
+
+def _some(walk: Walk, node: OnnxNode, value: Value, axis: str, first: int, count: int) -> Value:
+    """Return `count` rows or channels of a value, from `first` on."""
+    shape, axes = walk.shape(value), walk.axes_of(value)
+    if axis == "rows" and axes != MAPS and (shape is None or shape[2] == 1):
+        return _some_rows(walk, node, value, first, count)
+    if axis == "channels" or (axis == "values" and shape is not None and shape[1:] == (1, 1)):
+        keys = {"first": first, "count": count} if first else {"count": count}
+        return walk.step(node, SomeChannels, keys, value, like=value)
+    raise node.refusal(f"cuts {axis} of {shown_axes(axes)}: {_CUTS}")
+
+
+def _some_rows(walk: Walk, node: OnnxNode, value: Value, first: int, count: int) -> Value:
+    """Return `count` rows of a sequence, from `first` on; -1 is the last one."""
+    axes, last = walk.axes_of(value), _last(walk, value)
+    if value.step == FROM_IMAGES and "channels" not in axes and first >= 0:
         before = 0 if value.rows is None else value.rows[0]
-        return dataclasses.replace(value, rows=(before + first, end - first))
-    keys = {"first": first, "count": end - first}
-    return walk.step(node, Rows, keys, value, axes=axes)
+        return dataclasses.replace(value, rows=(before + first, count))
+    if count > 1:
+        keys = {"first": first, "count": count} if first else {"count": count}
+        return walk.step(node, Rows, keys, value, axes=axes)
+    one = tuple("last" if name == "rows" else name for name in axes)
+    if first in (-1, last):
+        return _last_step(walk, node, value, one)
+    if first == 0:
+        return _last_step(walk, node, value, one, FirstStep)
+    return walk.step(node, Rows, {"first": first, "count": 1}, value, axes=one)
 
 
 def squeeze(walk: Walk, node: OnnxNode, value: Value, places: tuple[int, ...]) -> Value:

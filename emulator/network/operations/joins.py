@@ -1,4 +1,6 @@
-"""Operations that end shortcuts and branches: addition, multiplication and concatenation."""
+"""Operations that end shortcuts and branches: addition, multiplication and concatenation; and
+channels that begin one.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ....kernels.layers.scale import gate_error
+from ...common import NotNegative, Positive
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, JoinedRows, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
@@ -191,6 +194,19 @@ class Multiply(SfuOperation):
     type = "multiply"
     joins, keeps_map = True, True
     of_value = Arithmetic(3)  # the product; back: one for each factor
+    onnx = ("Pow",)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the node is a square, the product of a value with itself.
+
+        Raises:
+            InputError: it is another power.
+        """
+        if number_of(walk.constant(node, 1)) != 2:
+            raise node.refusal("raises to another power than 2, which is not supported")
+        value = walk.take(node)
+        return walk.step(node, cls, {}, value, value, like=value)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -399,6 +415,51 @@ class Concat(SfuOperation):
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SomeChannels(SfuOperation):
+    """`count` channels of maps, from channel `first` on: such as the half of a layer's that is the
+    gate of the other half.
+    """
+
+    first: NotNegative = 0
+    count: Positive
+
+    type = "channels"
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        [(channels, rows, columns)] = inputs
+        if self.first + self.count > channels:
+            raise ValueError(
+                f"takes {self.count} channels from channel {self.first} on, and there are"
+                f" {channels}"
+            )
+        return self.count, rows, columns
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        some = slice(self.first, self.first + self.count)
+
+        class Some(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return x[:, some]
+
+        return Some()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        if out.form is Form.ROW and out.reads[0].shape[1:] != (1, 1):
+            raise out.refusal(f"{self.type} on {out.form.value} ({out.layer})")
+        axis = 2 if out.form is Form.STEPS else 1
+        bounds = {"first": self.first, "end": self.first + self.count, "axis": axis}
+        names = [out.nodes.numbers(f"{out.name}.{key}", bound) for key, bound in bounds.items()]
+        out.write("Slice", *names)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return SomeChannelsUnit(slice(self.first, self.first + self.count), step.input[0], site)
+
+
 class AddUnit(Unit):
     """The sum of the inputs, in order."""
 
@@ -470,3 +531,26 @@ class ConcatUnit(Unit):
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
         """See `Unit`."""
         return [dz[span] for span in self._spans]
+
+
+class SomeChannelsUnit(Unit):
+    """Some channels; all others have no error."""
+
+    def __init__(self, some: slice, channels: int, site: Site) -> None:
+        super().__init__(site)
+        self._some, self._channels = some, channels
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        own = x[..., self._some]
+        y = self.arena.take(own.shape)
+        y[...] = own
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        dx = self.arena.take((*dz.shape[:3], self._channels))
+        dx[...] = 0
+        dx[..., self._some] = dz
+        return (dx,)

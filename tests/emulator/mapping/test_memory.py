@@ -127,6 +127,7 @@ KEPT = {
         "elu": 1,
         "mish": 1,
         "clip": 0,
+        "channels": 0,
         "shift": 0,
         "affine": 0,
         "upsample": 0,
@@ -176,6 +177,8 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
         unit["rate"] = 0.5
     if kind == "group-norm":
         unit["groups"] = 2
+    if kind == "channels":
+        unit |= {"first": 3, "count": 4}
     layers = [{"type": "conv", "channels": 8, "kernel": 1, "name": "first"}, unit]
     layers += [{"type": "fc", "features": 3}, {"type": "softmax"}]
     network = load_network({"name": "n", "input": list(MAP), "layers": layers})

@@ -284,6 +284,8 @@ def read_maps(network: Table) -> dict[str, Map]:
         joined, made_rows = first.channels, rows.outputs
         if operation.get("axis") == "rows":
             made_rows = sum(maps[name].rows for name in sources)
+        elif operation["type"] == "channels":
+            joined = operation["count"]
         elif operation["type"] == "concat":
             joined = sum(maps[name].channels for name in sources)
         if operation["type"] == "sequence":

@@ -227,9 +227,11 @@ def attention_networks(draw: st.DrawFn) -> Table:
                 )
             ),
             {"type": "conv", "channels": width, "kernel": 1, "name": f"p{n}"},
+            *(gate(draw(CHANNELS), width, n) if draw(st.booleans()) else []),
         ]
         if draw(st.booleans()):
-            operations.append({"type": "add", "from": [f"p{n}", last], "name": f"s{n}"})
+            made = operations[-1]["name"]
+            operations.append({"type": "add", "from": [made, last], "name": f"s{n}"})
         last = str(operations[-1]["name"])
     end = draw(st.sampled_from(["each step", "all steps", "last-step", "first-step"]))
     if end == "each step":
@@ -243,6 +245,18 @@ def attention_networks(draw: st.DrawFn) -> Table:
         "input": [draw(st.integers(1, 9)), tokens, 1],
         "layers": [*named, {"type": "softmax"}],
     }
+
+
+def gate(half: int, width: int, number: int) -> list[Table]:
+    """Return layers between which one half of channels is the factor of the other."""
+    return [
+        {"type": "conv", "channels": 2 * half, "kernel": 1, "name": f"g{number}"},
+        {"type": "channels", "count": half, "name": f"h{number}"},
+        {"type": "channels", "first": half, "count": half, "from": f"g{number}"},
+        {"type": "silu", "name": f"i{number}"},
+        {"type": "multiply", "from": [f"h{number}", f"i{number}"]},
+        {"type": "conv", "channels": width, "kernel": 1, "name": f"d{number}"},
+    ]
 
 
 @st.composite
