@@ -83,6 +83,7 @@ BOARD = {
     "transceiver_gbps": 10,
     "off_chip_memory_gbytes": 2,
     "off_chip_gbytes_per_s": 5,
+    "host_gbytes_per_s": 8,
     "off_chip_pj_per_bit": 20,
     "convolution_engines": "whole",
     "load_exposed": 0.5,
