@@ -1,3 +1,4 @@
+from .measured import MeasuredBoardStages, check_profile, measured_stage
 from .profile import LayerProfile, LayerTimes, Profile
 from .profile_files import (
     DeviceTable,
@@ -23,11 +24,8 @@ from .roofline import (
 )
 from .stages import (
     BoardStages,
-    MeasuredBoardStages,
     ProfileStages,
     Stages,
-    check_profile,
-    measured_stage,
     one_set,
 )
 
