@@ -89,7 +89,7 @@ def _run(
 
     `begin` (N, actions) gets the begins, `came` (2, S, M) when the inputs of F and B are there.
     """
-    device, onward, back = times[0], times[4], times[5]
+    device, forward, backward, gradient, onward, back, _, _, redo, _, _ = times
     stages, (devices, count) = device.shape[0], (sizes[0], sizes[1])
     length = order.shape[1]
     done = np.zeros((4, stages), np.int64)
@@ -115,7 +115,11 @@ def _run(
                     break
                 now = max(free[own], ready)
                 begin[own, place[own]] = now
-                end = now + takes_of(kind, stage, number, again, times)
+                # As `takes_of`, without a call: this is where a search takes its time.
+                takes = forward[stage] if kind == 0 else backward[stage]
+                if kind > 1:
+                    takes = gradient[stage] if kind == 2 else redo[stage] * again[stage, number]
+                end = now + takes
                 if kind == 0:
                     if stage + 1 < stages:
                         came[0, stage + 1, number] = _arrival(
@@ -270,7 +274,8 @@ def list_order(order: Any, times: Any, sizes: Any, limit: Any, ahead: Any, wait:
 @compiled
 def _fits(order: Any, again: Any, own: Any, times: Any, sizes: Any, limit: Any) -> Any:
     """Return whether a device's order has F, R, B and W of each stage in turn, within the memory."""
-    stages = again.shape[0]
+    stages, variety = again.shape[0], sizes[4]
+    kept, late, waiting, beside = times[6], times[7], times[9], times[10]
     done = np.zeros((4, stages), np.int64)
     held = 0
     for place in range(order.shape[1]):
@@ -279,13 +284,23 @@ def _fits(order: Any, again: Any, own: Any, times: Any, sizes: Any, limit: Any) 
         number = done[kind, stage]
         done[kind, stage] = number + 1
         before = 0 if kind == 3 else kind - 1
-        if kind == 1 and sizes[4] == 4:
+        if kind == 1 and variety == 4:
             before = 3
         if kind > 0 and number >= done[before, stage]:
             return False
-        held += memory_of(kind, stage, number, again, times)
-        if held > limit[own]:
-            return False
+        # As `memory_of`; B and W never need more.
+        redone = again[stage, number] > 0
+        if kind == 1:
+            held += late[stage] - kept[stage]
+        elif kind == 2:
+            held -= late[stage] + (beside[stage] if redone else 0)
+        else:
+            if kind == 0:
+                held += waiting[stage] if redone else kept[stage]
+            elif redone:
+                held += kept[stage] - waiting[stage] + beside[stage]
+            if held > limit[own]:
+                return False
     return True
 
 
@@ -307,7 +322,7 @@ def _critical(
     """Fill `path` (any, 2) with devices and places that end last, and what released them; return
     their number.
     """
-    device = times[0]
+    device, forward, backward, gradient, _, _, _, _, redo, _, _ = times
     stages, length = device.shape[0], order.shape[1]
     where = np.zeros((4, stages, came.shape[2]), np.int64)
     done = np.zeros((4, stages), np.int64)
@@ -320,7 +335,10 @@ def _critical(
             where[kind, stage, done[kind, stage]] = place
             number_at[board, place] = done[kind, stage]
             done[kind, stage] += 1
-            takes = takes_of(kind, stage, number_at[board, place], again, times)
+            takes = forward[stage] if kind == 0 else backward[stage]
+            if kind > 1:
+                redone = again[stage, number_at[board, place]]
+                takes = gradient[stage] if kind == 2 else redo[stage] * redone
             takes += begin[board, place] - (begin[board, 0] if spans else 0)
             if takes > end:
                 end, own, last = takes, board, place
