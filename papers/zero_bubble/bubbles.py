@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from ...emulator.explore import SEARCHES, search_order
 from ...emulator.schedule import Backward, Machine, Schedule, Shape, StageCosts, pipeline_kind
@@ -20,6 +21,32 @@ from ..constants import kept
 
 _KINDS = {"1f1b": "1f1b-sno", "interleaved": "interleaved", "zb-h1": "zero-bubble"}
 _FITTED = "1.5B"
+TOKENS = 1024
+
+
+class Model(NamedTuple):
+    """A model of Table 3: heads, and features of a token."""
+
+    heads: int
+    features: int
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that a layer keeps of a sample from F to B."""
+        return TOKENS * (34 * self.features + 5 * self.heads * TOKENS)
+
+    @property
+    def late(self) -> Fraction:
+        """The part of these that is kept from B to W."""
+        return Fraction(32 * TOKENS * self.features, self.kept_bytes)
+
+
+MODELS = {
+    "1.5B": Model(24, 2304),
+    "6.2B": Model(32, 4096),
+    "14.6B": Model(40, 5120),
+    "28.3B": Model(48, 6144),
+}
 
 
 def _rows(schedule: str = "") -> list[Row]:
@@ -42,16 +69,17 @@ def _rows(schedule: str = "") -> list[Row]:
 
 @kept
 def _order(
-    name: str, devices: int, count: int, chunks: int, times: tuple[int, ...]
+    name: str, devices: int, count: int, chunks: int, times: tuple[int, ...], late: Fraction
 ) -> tuple[Schedule, float]:
-    """Return the order of a schedule, and its bubble."""
+    """Return the order of a schedule, of whose features a part is kept `late`, and its bubble."""
     forward, errors, gradients, sent = times
     # A chunk's times are whole numbers in a unit of which a device's are as many times as much.
     costs = StageCosts(forward, errors + gradients, gradients, sent * chunks)
     stages = (costs,) * (devices * chunks)
     if name in SEARCHES:
         machine = Machine(backward=Backward.SPLIT)
-        searched = search_order(SEARCHES[name], Shape(devices, count, stages, machine, chunks))
+        shape = Shape(devices, count, stages, machine, chunks)
+        searched = search_order(SEARCHES[name], shape, share=late)
         return searched.schedule, float(
             1 - Fraction(costs.work_ps * chunks * count, searched.time_ps)
         )
@@ -68,7 +96,8 @@ def _of_row(row: Row) -> tuple[Schedule, float]:
         chunks = int(row["layers"]) // devices  # a layer is a stage
     keys = "forward_us", "backward_us", "gradient_us", "transfer_us"
     times = tuple(int(row[key]) for key in keys)
-    return _order(name, devices, int(row["micro_batches"]), chunks, times)
+    late = MODELS[row["model"]].late
+    return _order(name, devices, int(row["micro_batches"]), chunks, times, late)
 
 
 def order_of(row: Row) -> Schedule:

@@ -11,47 +11,16 @@ classifier in its place (section 5.1).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
 
 from ...emulator.schedule import Fold, Kind, Schedule
 from ..accl.rows import Row, witnesses
 from ..claim import Measured
-from .bubbles import order_of
+from .bubbles import MODELS, TOKENS, Model, order_of
 
-TOKENS, _VOCABULARY = 1024, 50304
+_VOCABULARY = 50304
 _PARAMETER_BYTES = 18
 _SPLIT = ("zb-h1", "zb-2p")
 """Schedules with W apart from B."""
-
-
-class Model(NamedTuple):
-    """A model of Table 3: heads, and features of a token."""
-
-    heads: int
-    features: int
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes that a layer keeps of a sample from F to B."""
-        return TOKENS * (34 * self.features + 5 * self.heads * TOKENS)
-
-    @property
-    def late(self) -> Fraction:
-        """The part of these that is kept from B to W."""
-        return Fraction(32 * TOKENS * self.features, self.kept_bytes)
-
-    def parameters(self, layers: int, *, is_first: bool, is_last: bool) -> int:
-        """Return the parameters of a GPU with so many layers."""
-        of_ends = is_first * (_VOCABULARY + TOKENS) + is_last * _VOCABULARY
-        return 12 * layers * self.features**2 + of_ends * self.features
-
-
-MODELS = {
-    "1.5B": Model(24, 2304),
-    "6.2B": Model(32, 4096),
-    "14.6B": Model(40, 5120),
-    "28.3B": Model(48, 6144),
-}
 
 
 def kept_layers(
@@ -79,6 +48,12 @@ def kept_layers(
     return kept
 
 
+def _parameters(model: Model, layers: int, *, is_first: bool, is_last: bool) -> int:
+    """Return the parameters of a GPU with so many layers."""
+    of_ends = is_first * (_VOCABULARY + TOKENS) + is_last * _VOCABULARY
+    return 12 * layers * model.features**2 + of_ends * model.features
+
+
 def gbytes(row: Row) -> float:
     """Return the memory of the fullest GPU of a row's schedule, in GB."""
     model, name = MODELS[row["model"]], row["schedule"]
@@ -91,7 +66,7 @@ def gbytes(row: Row) -> float:
         kept_layers(order_of(row), int(row["layers"]) // stages, late)
     ):
         ends = {"is_first": device == 0, "is_last": device == devices - 1}
-        weights = _PARAMETER_BYTES * model.parameters(layers, **ends)
+        weights = _PARAMETER_BYTES * _parameters(model, layers, **ends)
         needed.append(weights + float(kept) * per_layer)
     return max(needed) * 1e-9
 
