@@ -18,7 +18,7 @@ from .pair import OffloadedSlice, PairFpga, PairPorts, evaluate_on_gpu, train_on
 from .ports import Maps, Outlet, Ports
 from .rules import Rule, Rules
 from .scales import TensorScales, is_of_scales, merged_scales
-from .sideband import LIMBS, NormSums
+from .sideband import LIMBS, SCALED_ARRAYS, NormSums
 from .slices import (
     Learnt,
     SliceNumerics,
@@ -34,6 +34,7 @@ from .soft_errors import FaultyNumerics, SoftErrors
 __all__ = [
     "LIMBS",
     "MASTER",
+    "SCALED_ARRAYS",
     "TURNED",
     "BceHead",
     "Bpram",

@@ -29,13 +29,21 @@ from numpy.typing import NDArray
 from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
-from ..mapping import DataPath, StreamKey, TiedWeights
+from ..mapping import DataPath, LargestWeights, StreamKey, TiedWeights
 from ..schedule import MOVES, Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
 from .lanes import InTurn, Lanes, Split, shares_states
 from .ports import Maps, Ports
-from .sideband import Balanced, NormSums, Squares, Tied, end_with_gathers, squares_of_shares
+from .sideband import (
+    Balanced,
+    NormSums,
+    Squares,
+    Tied,
+    WeightScales,
+    end_with_gathers,
+    squares_of_shares,
+)
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
@@ -135,6 +143,7 @@ class Device:
         codec: Codec,
         tied: tuple[TiedWeights, ...] = (),
         norm: NormSums | None = None,
+        largest: Sequence[LargestWeights] = (),
     ) -> None:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
@@ -143,6 +152,7 @@ class Device:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
         self._tied, self._norm = Tied(clock, numerics, ports, tied), norm
+        self._weight_scales = WeightScales(numerics, ports, largest)
         self._gradients, self._next_gradient = (
             dict[int, SampleSpan](),
             0,
@@ -217,6 +227,7 @@ class Device:
             *self.balanced.relays(epoch.step_samples),
             *self._tied.relays(steps),
             *norm,
+            *self._weight_scales.relays(steps),
             *self._lanes.serve(),
         ]
 
@@ -398,8 +409,10 @@ class Device:
             if numerics is not None and squares is not None and rule is not None:
                 rule = numerics.normed(rule, squares)
         self.balanced.update_stored(step, sums.stored, sums.samples, rule)
+        await self._weight_scales.hear()
         if numerics is not None and rule is not None:
             numerics.update(sums.samples, rule, keeps=keeps)
+        self._weight_scales.offer()
         await self.balanced.take_weights()
         gathered_ps = await self._gather_weights(sums, whole_ps)
         self.clock.update(sums.came_ps, whole_ps, keeps=keeps, gathered_ps=gathered_ps)

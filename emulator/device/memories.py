@@ -221,6 +221,28 @@ class Parameter:
         if not self.states:
             self.states = {name: zeros_like(trained, self._arena) for name in rule.states}
 
+    def begin_scale(self) -> None:
+        """Begin the scale of the value, unless updates before have told it."""
+        assert self.formats is not None
+        self.formats.begin_scale(self.trained)
+
+    @property
+    def scale(self) -> int:
+        """The exponent of the scale of the newest value."""
+        assert self.formats is not None
+        return self.formats.maps.scales.running(self.formats.scale_name)
+
+    @property
+    def needed_scale(self) -> int | None:
+        """The exponent of the scale that the newest weights would need; None if all are 0."""
+        assert self.formats is not None
+        return self.formats.maps.scales.newest(self.formats.scale_name)
+
+    def hear_scale(self, exponent: int | None) -> None:
+        """Take what those of all slices need."""
+        assert self.formats is not None
+        self.formats.maps.scales.hear(self.formats.scale_name, exponent)
+
     def _own(self, array: Data) -> Data:
         """Return what of an array is updated here: all of it, or a copy of the share."""
         return array if self._share is None else array.reshape(-1)[self._share]

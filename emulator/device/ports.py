@@ -38,7 +38,7 @@ class Ports:
         outlets: Mapping[StreamKey, Outlet],
         arena: Arena,
     ) -> None:
-        self._device, self._arena = device, arena
+        self.device, self._arena = device, arena
         self._inlets, self._outlets = inlets, outlets
         self._rest: dict[StreamKey, Message] = {}
         self.goes_apart, self.comes_apart = _apart(outlets), _apart(inlets)
@@ -68,8 +68,7 @@ class Ports:
         got = self._rest.pop(key, None) or await self._inlets[key].get()
         if got.first != span.first:
             raise RuntimeError(
-                f"device {self._device}: {key} of sample {got.first} came, {span.first} was"
-                " expected"
+                f"device {self.device}: {key} of sample {got.first} came, {span.first} was expected"
             )
         if len(got.times) < span.samples:
             parts = [got]

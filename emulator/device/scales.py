@@ -1,11 +1,14 @@
-"""Scales of whole maps by the largest numbers of mini-batches before (Transformer Engine's delayed
-scaling, of FP8 Formats for Deep Learning, Micikevicius et al., 2022).
+"""Scales of whole maps and weights by the largest numbers of mini-batches before (Transformer
+Engine's delayed scaling, of FP8 Formats for Deep Learning, Micikevicius et al., 2022).
 
 A map's numbers are divided by its tensor's scale, rounded, and multiplied by it. The scale is the
 least power of two under which the largest number of the last mini-batches would not saturate, so
 that dividing is exact; before there is any, it is 1. A scale is that of a whole mini-batch, so it
 depends on no micro-batches; those of outputs and of inputs of a layer are apart, since other
 devices round them.
+
+Weights are rounded once an update, by the largest ones after updates before. Each slice of a layer
+sees its own, and hears from the others before the next update (`sideband.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class _Tensor:
 
 
 class TensorScales:
-    """The scales of the maps that a device rounds; the last `history` mini-batches tell them.
+    """The scales of what a device rounds; the last `history` mini-batches tell them.
 
     Mini-batches have `batch` of the `samples` of an epoch.
     """
@@ -68,6 +71,37 @@ class TensorScales:
                 tensor.newest = needed if tensor.newest is None else max(tensor.newest, needed)
             return max(tensor.known, default=0)
         return max(tensor.all_known[-history:], default=0)
+
+    def begin(self, name: str, weights: NDArray[np.float32], largest: float) -> None:
+        """Note the weights of before the first update, unless updates before are known."""
+        if name not in self._tensors:
+            self._tensors[name] = _Tensor(newest=needed_exponent(weights, largest))
+
+    def of_update(
+        self, name: str, weights: NDArray[np.float32], largest: float, history: int
+    ) -> int:
+        """Return the exponent of the scale of what an update has made of weights, and note what
+        these would need.
+        """
+        tensor = self._tensors[name]
+        tensor.known = tensor.all_known[-history:]
+        tensor.newest = needed_exponent(weights, largest)
+        return self.running(name)
+
+    def running(self, name: str) -> int:
+        """Return the exponent of the scale of weights."""
+        tensor = self._tensors.get(name)
+        return 0 if tensor is None else max(tensor.known, default=0)
+
+    def newest(self, name: str) -> int | None:
+        """Return what the newest weights would need."""
+        return self._tensors[name].newest
+
+    def hear(self, name: str, exponent: int | None) -> None:
+        """Note what the newest weights would need of all slices of a layer."""
+        tensor = self._tensors[name]
+        needed = [own for own in (tensor.newest, exponent) if own is not None]
+        tensor.newest = max(needed, default=None)
 
     def _step(self, sample: int) -> int:
         epoch, place = divmod(sample, self._samples)
@@ -101,8 +135,15 @@ def _split(name: str) -> tuple[str, int]:
 
 
 def merged_scales(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the states of the scales of several devices together."""
-    return {name: count for one in counts for name, count in one.items() if is_of_scales(name)}
+    """Return the states of the scales of several devices together; slices of a layer have not yet
+    heard of each other's newest weights.
+    """
+    merged: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            if is_of_scales(name):
+                merged[name] = max(count, merged.get(name, count))
+    return merged
 
 
 def needed_exponent(maps: NDArray[np.float32], largest: float) -> int | None:

@@ -1,5 +1,5 @@
 """What devices exchange beside their maps, for updates: balanced parameters, tied weights'
-gradients, and a norm.
+gradients, a norm, and the largest weights.
 
 Devices in between relay it alongside their own program, each stream in a program of its own:
 
@@ -29,6 +29,10 @@ first and last row, and the table as a whole.
 neither on the cut nor on the order. The device offers its own sum and collects the total. Where
 replicas share updates out, its own sum is that of its share, and first goes to all replicas.
 
+*The largest weights*, by which those of later updates are scaled (`scales.py`), go through the
+boards of a layer and back, in no virtual time: a byte in headers of rows that cross those links
+anyway, in a mini-batch that nothing waits for.
+
 *Weights that replicas share out* (ZeRO's stage 3) are gathered for each use, and here, too, times
 alone: their values go once, after the update.
 """
@@ -46,7 +50,7 @@ from ...comm import Mailbox, Message, Times
 from ...comm.exchange import Gradient, SizeLog
 from ...kernels.codec import Codec
 from ...kernels.optimizers import NOT_FINITE, added
-from ..mapping import DataPath, NormSum, StreamKey, TiedWeights
+from ..mapping import DataPath, LargestWeights, NormSum, StreamKey, TiedWeights
 from ..schedule import Kind, MicroBatch, SampleSpan, step_micro_batches
 from ..timing import DeviceClock, StageClock, hop
 from .ports import Ports
@@ -411,3 +415,73 @@ class NormSums:
         self._ports.send(key, step, made.sends_ps, None)
         limbs = None if squares.total is None else to_limbs(squares.total)
         self._ports.send_untimed(key._replace(values=True), step, limbs)
+
+
+SCALED_ARRAYS = 6
+"""Numbers of a message: W, R and P of two directions of a recurrent layer have a scale each."""
+
+
+class WeightScales:
+    """A device's part in telling the largest weights of its layers after each update: its own
+    slices' when an epoch begins or an update is done, and all slices' before the next update.
+    """
+
+    def __init__(
+        self, numerics: DeviceNumerics | None, ports: Ports, layers: Sequence[LargestWeights]
+    ) -> None:
+        self._ports, self._device = ports, ports.device
+        self._slices = [] if numerics is None else numerics.slices
+        self._shared = [layer for layer in layers if layer.first <= self._device <= layer.last]
+        self._parameters = {
+            layer.number: own.scaled
+            for layer in self._shared
+            for own in self._slices
+            if own.part.layer.index == layer.layer.index
+        }
+        self._offered, self._told = self._mailboxes(), self._mailboxes()
+
+    def _mailboxes(self) -> dict[int, Mailbox]:
+        return {layer.number: Mailbox() for layer in self._shared}
+
+    def offer(self) -> None:
+        """Give what the newest weights of this device need."""
+        for number, mailbox in self._offered.items():
+            needed = np.full((1, 1, 1, SCALED_ARRAYS), -np.inf, np.float32)
+            for place, parameter in enumerate(self._parameters[number]):
+                exponent = parameter.needed_scale
+                needed[..., place] = -np.inf if exponent is None else exponent
+            mailbox.put(needed)
+
+    async def hear(self) -> None:
+        """Take what those of all slices need, before an update."""
+        for number, mailbox in self._told.items():
+            needed = (await mailbox.get()).reshape(-1).tolist()
+            for parameter, exponent in zip(self._parameters[number], needed, strict=False):
+                parameter.hear_scale(None if np.isinf(exponent) else int(exponent))
+
+    def relays(self, steps: int) -> list[Coroutine[Any, Any, None]]:
+        """Return the programs of an epoch of `steps` mini-batches, which begins."""
+        for own in self._slices:
+            for parameter in own.scaled if not own.part.layer.frozen else ():
+                parameter.begin_scale()
+        self._offered, self._told = self._mailboxes(), self._mailboxes()
+        self.offer()
+        return [self._relay(layer, steps) for layer in self._shared]
+
+    async def _relay(self, layer: LargestWeights, steps: int) -> None:
+        right, left = (layer.key(forward=way)._replace(values=True) for way in _WAYS)
+        for step in range(steps):
+            needed = await self._offered[layer.number].get()
+            if self._device > layer.first:
+                needed = np.maximum(needed, await self._take(right))
+            if self._device < layer.last:
+                self._ports.send_untimed(right, step, needed)
+                needed = await self._take(left)
+            self._told[layer.number].put(needed)
+            if self._device > layer.first:
+                self._ports.send_untimed(left, step, needed.copy())
+
+    async def _take(self, key: StreamKey) -> Data:
+        data = (await self._ports.next_message(key)).data
+        assert data is not None
+        return data

@@ -147,10 +147,11 @@ class FaultyNumerics(DeviceNumerics):
             return
         step = self._errors.begun.steps + self._counted("updates", 1)
         for numerics in self.slices:
-            weights = numerics.weights()
+            weights, scale = numerics.weights(), np.float32(numerics.scale)
+            weights = weights if scale == 1 else weights / scale
             hit = self._flipped_weights(numerics.part, weights, step)
             if hit is not weights:
-                numerics.put_weights(hit)
+                numerics.put_weights(hit if scale == 1 else hit * scale)
 
     def _flipped_weights(self, part: Slice, weights: Data, step: int) -> Data:
         """Return weights with some bits flipped, in blocks and tensors as updates round them."""

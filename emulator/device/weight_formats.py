@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.conv import Convolving, DotConvolution
-from ...kernels.number import BlockGrid, Rounding
+from ...kernels.number import BlockGrid, FloatGrid, Rounding
 from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, on_blocks, on_squares
 from ..mapping import Cut, Slice, outputs_side_by_side
@@ -243,19 +243,54 @@ class ParameterFormats(abc.ABC):
     def size(self) -> int:
         """The number of weights."""
 
+    @property
+    @abc.abstractmethod
+    def scale_name(self) -> str:
+        """The name of the scale of its weights, the same in all slices of a layer."""
+
     @abc.abstractmethod
     def moved(self, before: Data, after: Data) -> None:
         """Count what an update has left as it was."""
 
-    @abc.abstractmethod
     def round(
         self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
     ) -> None:
         """Round weights, as they lie in memory, to the format of a kind, in place or into `out`,
-        once update number `update` is done; 0 is before the first.
+        once update number `update` is done; 0 is before the first, without a scale.
 
         `place` tells states from one another.
         """
+        out = weights if out is None else out
+        scale = 0
+        if kind == "weights" and update and self.has_scale:
+            history, scales = self.maps.precision.history, self.maps.scales
+            scale = scales.of_update(self.scale_name, weights, self._largest, history)
+        if not scale:
+            self._round(kind, weights, update, place, out)
+            return
+        np.multiply(weights, np.float32(2.0**-scale), out=out)
+        self._round(kind, out, update, place, out)
+        out *= np.float32(2.0**scale)
+
+    @abc.abstractmethod
+    def _round(self, kind: str, weights: Data, update: int, place: int, out: Data) -> None:
+        """Round weights without a scale, as `round` does."""
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether weights that engines read have a scale by those of updates before."""
+        return self.maps.precision.scales_weights
+
+    @property
+    def _largest(self) -> float:
+        grid = self.maps.precision.weights.grid
+        assert isinstance(grid, FloatGrid)
+        return grid.largest
+
+    def begin_scale(self, trained: Data) -> None:
+        """Note the largest of the weights that the first update changes."""
+        if self.has_scale:
+            self.maps.scales.begin(self.scale_name, trained, self._largest)
 
     @property
     def has_master(self) -> bool:
@@ -283,11 +318,13 @@ class RowFormats(ParameterFormats):
     """The formats of one of a recurrent layer's arrays of weights, in blocks along its rows.
 
     `layer` is the layer's number, `first` the place of the array's first weight among all of the
-    layer, and `step` how far rows are apart there. Each unit, or output, has rows of `gates`.
+    layer, and `step` how far rows are apart there. Each unit, or output, has rows of `gates`. The
+    `name` is the array's own.
     """
 
     formats: MapFormats
     layer: int
+    name: str
     shape: tuple[int, int]
     first: int
     step: int
@@ -307,11 +344,12 @@ class RowFormats(ParameterFormats):
         """See `ParameterFormats`."""
         self.formats.tally.update(after.size, count_unmoved(before, after))
 
-    def round(
-        self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
-    ) -> None:
+    @property
+    def scale_name(self) -> str:
         """See `ParameterFormats`."""
-        out = weights if out is None else out
+        return f"weights_{self.layer}_{self.name}"
+
+    def _round(self, kind: str, weights: Data, update: int, place: int, out: Data) -> None:
         if not self.rounds(kind):
             if out is not weights:
                 out[...] = weights
@@ -392,11 +430,12 @@ class SliceFormats(ParameterFormats):
             earlier, later = (np.ascontiguousarray(formats.of_run(array, run)) for array in weights)
             yield earlier, later
 
-    def round(
-        self, kind: str, weights: Data, update: int, place: int = 0, *, out: Data | None = None
-    ) -> None:
+    @property
+    def scale_name(self) -> str:
         """See `ParameterFormats`."""
-        out = weights if out is None else out
+        return f"weights_{self.of_weights.part.layer.index}"
+
+    def _round(self, kind: str, weights: Data, update: int, place: int, out: Data) -> None:
         if not self.rounds(kind):
             if out is not weights:
                 out[...] = weights

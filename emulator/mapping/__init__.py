@@ -18,7 +18,13 @@ from .balancing import (
     weight_lines,
 )
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
-from .device_streams import DeviceStreams, gradient_values, kept_channels
+from .device_streams import (
+    DeviceStreams,
+    LargestWeights,
+    gradient_values,
+    kept_channels,
+    largest_weights,
+)
 from .engines import (
     SliceEngines,
     allocate,
@@ -96,6 +102,7 @@ __all__ = [
     "DataPath",
     "DeviceStreams",
     "HandmadeCut",
+    "LargestWeights",
     "LayerCut",
     "Mapping",
     "MemoryStream",
@@ -140,6 +147,7 @@ __all__ = [
     "imbalance",
     "inputs_before",
     "kept_channels",
+    "largest_weights",
     "memories",
     "memory_streams",
     "multiplier_counts",

@@ -313,10 +313,11 @@ def balance(
 
 def stays(part: Slice, storage: Storage = SINGLE_STORAGE) -> bool:
     """Return whether weights stay where they are used: those that layers share, which both update,
-    frozen ones, or those whose blocks lie across the channels that would go.
+    frozen ones, those whose blocks lie across the channels that would go, or that have a scale.
     """
-    across = formats_of(part, storage).lies_across
-    return part.layer.shares_weights or part.layer.frozen or across
+    own = formats_of(part, storage)
+    is_tied = own.lies_across or own.has_scales
+    return part.layer.shares_weights or part.layer.frozen or is_tied
 
 
 def _shared_bytes(slices: Sequence[Slice], storage: Storage) -> int:

@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network import Tensor
+from ..network import Layer, Tensor
+from ..number import Precision
 from .balancing import BalancedParameters, blocks_of, channel_values
 from .slices import Mapping, Slice
-from .traffic import DataPath, StreamKey
+from .traffic import Crossing, DataPath, StreamKey
 
 
 def kept_channels(
@@ -55,6 +56,47 @@ def _own_values(part: Slice, device: int, blocks: Sequence[BalancedParameters]) 
         return 0
     weights = int(kept_channels(part, device, blocks).sum()) * channel_values(part)
     return weights + part.sfu_parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class LargestWeights(Crossing):
+    """What the boards of a layer tell each other of their largest weights, once a mini-batch: an
+    exponent of 8 bits, in a header of the layer's partial activations, and of errors back.
+    """
+
+    layer: Layer
+
+    @property
+    def rows(self) -> int:
+        """See `Crossing`: none of its own."""
+        return 0
+
+    @property
+    def row_bytes(self) -> int:
+        """See `Crossing`."""
+        return 0
+
+
+def largest_weights(
+    mapping: Mapping, precision: Precision, first_number: int
+) -> Iterator[LargestWeights]:
+    """Yield those of all layers on several boards whose weights have a scale; their streams have
+    the numbers from `first_number` on.
+    """
+    number = first_number
+    for device, slices in enumerate(mapping.devices):
+        part = slices[-1]
+        if part.is_last or not part.is_first:  # each layer once, where its first slice is
+            continue
+        layer = part.layer
+        if layer.weights and not layer.frozen and precision.of(layer.formats).scales_weights:
+            last = device
+            while last + 1 < len(mapping.devices) and (
+                mapping.devices[last + 1][0].layer.index == layer.index
+            ):
+                last += 1
+            yield LargestWeights(number, device, last, layer)
+            number += 1
 
 
 class Visit(NamedTuple):

@@ -38,6 +38,7 @@ from ...kernels.number import (
     FP32,
     WIDE_BITS,
     BlockGrid,
+    FloatGrid,
     NumberFormat,
     Rounding,
     number_format,
@@ -92,7 +93,9 @@ class Precision:
     hadamard: int = 0
     """Pixels of a block that PG transforms before it rounds them; 0: none."""
     history: int = 0
-    """Mini-batches whose largest numbers tell the scales of maps; 0: these have none."""
+    """Mini-batches whose largest numbers tell the scales of maps and weights; 0: these have
+    none.
+    """
     square: int = 0
     """Output and input channels of a block of weights, whose formats have such blocks; 0: blocks
     lie along one of them.
@@ -208,6 +211,11 @@ class Precision:
         return self.weights != self.master
 
     @property
+    def scales_weights(self) -> bool:
+        """Whether weights that engines read have a scale by the largest ones of updates before."""
+        return self.history > 0 and self.has_copies and isinstance(self.weights.grid, FloatGrid)
+
+    @property
     def multipliers(self) -> tuple[str, str, str]:
         """The classes of multipliers of FP, EB and PG: each engine's is the narrowest that holds
         both its operands.
@@ -243,6 +251,7 @@ class Precision:
             2 + states,
             has_copies=self.has_copies,
             dot=self.dot,
+            has_scales=self.scales_weights,
             made=self.activations,
             layers=tuple(own.storage(states) for _, own in self.layers),
         )

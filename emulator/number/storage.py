@@ -32,6 +32,8 @@ class Storage:
     """Products of a block that is summed exactly: blocks of weights run along what FP sums, and EB
     has a copy of its own, unless they are squares.
     """
+    has_scales: bool = False
+    """Whether a layer's weights have a scale that its own boards know."""
     made: NumberFormat = FP32
     """Of activations that a layer makes, states among them."""
     layers: tuple[Storage, ...] = ()

@@ -393,6 +393,11 @@ def _check_tied(precision: Precision, head: Layer) -> None:
             f"{given}: {head.name} has the weights of {head.operation.tied}, in blocks of what"
             f" {head.name} sums, or of symbols; should be the same `accumulate` for both"
         )
+    if own.scales_weights and own.history != others.history:
+        raise InputError(
+            f"{given}: {head.name} has the weights of {head.operation.tied}, which are one table"
+            " with one scale; should be the same `scaling` for both"
+        )
     for kind in OF_WEIGHTS:
         forms = [(one.format(kind), one.rounding_of(kind)) for one in (own, others)]
         if forms[0] != forms[1]:

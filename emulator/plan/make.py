@@ -18,7 +18,7 @@ from ..cluster import Cluster
 from ..common import InputError
 from ..config import check_updates
 from ..faults import Faults, left_alive
-from ..mapping import COPIES, Mapping, TiedWeights
+from ..mapping import COPIES, Mapping, TiedWeights, largest_weights
 from ..network import Network, with_formats
 from ..number import Sharing
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
@@ -475,6 +475,20 @@ class _Making:
             self.devices, self.batch, self.batch, size, chunks=self.chunks, warm_ups=warm_ups
         )
 
+    def _check_scales(self, timing: Timing, steady: SteadyPipeline) -> None:
+        """Check that a layer's boards can know of each other's largest weights in time."""
+        if self.config.schedule.drains:
+            return
+        for shared in largest_weights(timing.mapping, timing.cluster.precision, 0):
+            in_flight = steady.in_flight[shared.first]
+            if in_flight > self.batch:
+                raise InputError(
+                    f"`precision` = {str(self.config.precision)!r}: the largest weights of"
+                    f" {shared.layer.name} go through its boards and back with rows of samples, of"
+                    f" which {in_flight} are on the way, and `batch` = {self.batch} are fewer; should"
+                    " be a schedule that drains, such as 'sync', or larger mini-batches"
+                )
+
     def _planned(self, timing: Timing, steady: SteadyPipeline, bound_ps: int = 0) -> ChainPlan:
         """Return the plan of a cut, once its schedule has passed the dry run."""
         config, replicas, kind = self.config, self.data_parallel.replicas, self.config.schedule
@@ -490,6 +504,7 @@ class _Making:
                 f" which needs a schedule that drains, such as 'sync'; {self.network.heads[0].name}"
                 f" has the weights of {self.network.heads[0].operation.tied}"
             )
+        self._check_scales(timing, steady)
         if kind.aligned and not kind.drains:
             epoch = dataclasses.replace(self._mini_batch(), staleness=steady.staleness)
             steady = dataclasses.replace(steady, staleness=staleness_of(kind, epoch))

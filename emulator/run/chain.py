@@ -17,15 +17,28 @@ from ...comm.exchange import GradientFormat
 from ...kernels import Arena
 from ...kernels.codec import Codec, NoCodec
 from ..cluster import Link
-from ..device import LIMBS, Device, Epoch, NormSums, OnStep, Outlet, Ports, train_programs
+from ..device import (
+    LIMBS,
+    SCALED_ARRAYS,
+    Device,
+    Epoch,
+    NormSums,
+    OnStep,
+    Outlet,
+    Ports,
+    train_programs,
+)
 from ..mapping import (
     BalancedParameters,
+    Crossing,
     DataPath,
     DeviceStreams,
+    LargestWeights,
     Mapping,
     Stream,
     StreamKey,
     TiedWeights,
+    largest_weights,
 )
 from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
 from ..timing import (
@@ -283,7 +296,12 @@ def build_chain(
                     outlets[sender][key] = (
                         outlet if gate is None else _ThrottledOutlet(gate, outlet, stream, over)
                     )
-    _connect_crossing(chain, wiring, make is not None, inlets, outlets)
+    crossing = timing.crossing
+    first = len(timing.blocks) + len(crossing)
+    largest = (
+        tuple(largest_weights(timing.mapping, timing.cluster.precision, first)) if make else ()
+    )
+    _connect_crossing(chain, wiring, (*crossing, *largest), make is not None, inlets, outlets)
     if faulty is not None:
         for board in chain.action_boards:
             faulty.board(board)
@@ -298,25 +316,29 @@ def build_chain(
         numerics = make(clock.streams, timing.blocks, chain.arena) if make else None
         ports = Ports(number, inlets[number], outlets[number], chain.arena)
         norm = NormSums(clock, ports, timing.norm) if timing.cluster.clips else None
-        chain.devices.append(Device(clock, numerics, ports, wiring.codec, timing.tied, norm))
+        tied = timing.tied
+        chain.devices.append(Device(clock, numerics, ports, wiring.codec, tied, norm, largest))
     return chain
 
 
 def _connect_crossing(
     chain: Chain,
     wiring: Wiring,
+    all_crossing: Sequence[Crossing],
     with_data: bool,
     inlets: dict[int, dict[StreamKey, Mailbox]],
     outlets: dict[int, dict[StreamKey, Outlet]],
 ) -> None:
-    """Connect the devices between which tables of tied weights, and sums of squares, pass: times,
-    and numbers.
+    """Connect the devices between which tables of tied weights, sums of squares, and the largest
+    weights pass: times, and numbers.
     """
-    for crossing, forward in itertools.product(chain.timing.crossing, (True, False)):
+    for crossing, forward in itertools.product(all_crossing, (True, False)):
         key = crossing.key(forward=forward)
         table = Format(LIMBS, 1, 1, with_data)
         if isinstance(crossing, TiedWeights):
             table = Format(crossing.features, 1, crossing.rows, with_data)
+        elif isinstance(crossing, LargestWeights):
+            table = Format(SCALED_ARRAYS, 1, 1, with_data)
         for link in range(crossing.first, crossing.last):
             sender, receiver = (link, link + 1) if forward else (link + 1, link)
             if sender not in outlets and receiver not in inlets:

@@ -107,6 +107,7 @@ FORMATS = (
     "nvfp4",
     "mxint8 accumulate=dot:32",
     "mxint8 accumulate=dot:8 block=8x8",
+    "fp8 scaling=delayed",
 )
 
 

@@ -93,7 +93,7 @@ PRECISION_KEYS = {
     "rounding": "even, away, zero or stochastic",
     "scale": "scales of blocks: up, or OCP's floor",
     "hadamard": "pixels that PG transforms before it rounds them: 0, 4 or 16",
-    "scaling": "scales of whole maps: none or delayed",
+    "scaling": "scales of maps and weights: none or delayed",
     "block": "blocks of weights, both for FP and EB: none, 8x8, 16x16 or 32x32",
     "loss_scale": "power of two by which errors are scaled up, or dynamic",
     "layer": "formats of single layers: head=bf16,conv1:conv3.errors=fp16",

@@ -8,6 +8,7 @@ partial sums, and errors of inputs.
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -175,6 +176,21 @@ class SliceNumerics(abc.ABC):
     @property
     def _learnt_weights(self) -> list[Parameter]:
         return []
+
+    @property
+    def scaled(self) -> list[Parameter]:
+        """What has a scale by the largest weights of updates before."""
+        has_scale = (
+            parameter.formats is not None and parameter.formats.has_scale
+            for parameter in self._learnt_weights
+        )
+        return [*itertools.compress(self._learnt_weights, has_scale)]
+
+    @property
+    def scale(self) -> float:
+        """That of its weights, where they are one array; 1 without."""
+        parameters = self.scaled
+        return 2.0 ** parameters[0].scale if len(parameters) == 1 else 1.0
 
     def share_out(self, row: Data) -> Data:
         """Update only what is not 0 in a row laid out as by `gradients`; return the rest of the

@@ -213,7 +213,10 @@ def row_formats(part: Slice, direction: int, formats: MapFormats | None) -> dict
     if operation.projection:
         shape = operation.projection, operation.units
         places["p"] = shape, begin + rows * columns, operation.units, 1
-    return {name: RowFormats(formats, layer.stream, *at) for name, at in places.items()}
+    return {
+        name: RowFormats(formats, layer.stream, f"{name}{direction}", *at)
+        for name, at in places.items()
+    }
 
 
 @dataclasses.dataclass

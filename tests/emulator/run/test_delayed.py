@@ -1,5 +1,5 @@
-"""Scales of whole maps by the mini-batches before: the same bits on any mapping and after a resume,
-and what they save from saturating.
+"""Scales of whole maps and weights by the mini-batches before: the same bits on any mapping and
+after a resume, and what they save from saturating.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
+from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.device.scales import TensorScales, needed_exponent
+from emuchain.emulator.device.slices import conv
 from emuchain.emulator.run import simulate
 
 from .gpt import Table, gpt, written
@@ -65,6 +67,23 @@ def test_bits_do_not_depend_on_the_mapping(
     assert bits(trained(of_cnn(precision=FORMS[name], **keys)).weights) == references[name]
 
 
+def test_boards_hear_of_each_others_largest_weights(
+    of_cnn: Any, trained: Any, bits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a layer's first channel are eight times as large as all others."""
+
+    def uneven(layer: Any, start: Any, seed: int, ins: Any, outs: Any) -> Any:
+        weights = initial_weights(layer, start, seed, ins, outs)
+        weights[:, [channel for channel in ins if channel == 0]] *= 8
+        return weights
+
+    monkeypatch.setattr(conv, "initial_weights", uneven)
+    keys: Table = {"precision": FORMS["fp8"], "learning_rate": 1e-3}
+    runs = (trained(of_cnn(**{**keys, "devices": devices})) for devices in (1, 8, 12))
+    one, eight, twelve = (bits(run.weights) for run in runs)
+    assert one == eight == twelve
+
+
 def test_graphs_and_attention(
     plan_of: Any, trained: Any, bits: Any, small_cifar: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +111,36 @@ def test_less_saturates(of_cnn: Any, trained: Any) -> None:
         rounded = trained(of_cnn(precision=given, devices=2)).history[0].rounded
         shares.append(rounded["activations_saturated"] / rounded["activations_values"])
     assert shares[0] > 0.2 > 3 * shares[1]
+
+
+def test_weights_have_the_bits_of_the_format_and_more_range(of_cnn: Any, trained: Any) -> None:
+    """Weights below 2^-7 are multiples of 2^-9 in E4M3 without a scale; with one, the largest use
+    the format's largest exponents, and the small ones have four bits.
+    """
+    steps = []
+    for given in ("fp8", FORMS["fp8"], f"{FORMS['fp8']} master=fp8"):
+        weights = trained(of_cnn(precision=given, devices=2)).weights["conv2"]["weight"]
+        small = weights[(np.abs(weights) < 2**-7) & (weights != 0)]
+        assert small.size > 1000
+        fractions, _ = np.frexp(weights)
+        assert np.array_equal(fractions * 16, np.round(fractions * 16))
+        steps.append(np.array_equal(small * 512, np.round(small * 512)))
+    assert steps == [True, False, True]
+
+
+def test_bits_that_flip_are_those_of_scaled_weights(
+    of_cnn: Any, trained: Any, tmp_path: Path
+) -> None:
+    """int8 goes to 1; the scale of weights of at most 0.5 ends it there."""
+    file = tmp_path / "faults.toml"
+    flips = "[[faults.flips]]\nof = 'weights'\nrate = 1e-3"
+    file.write_text(flips, "utf-8")
+    keys: Table = {"devices": 3, "faults": str(file), "learning_rate": 1e-9, "samples": 32}
+    largest = []
+    for given in ("int8", "int8 scaling=delayed"):
+        weights = trained(of_cnn(precision=given, **keys)).weights["conv2"]["weight"]
+        largest.append(np.abs(weights).max())
+    assert largest[0] > 0.6 > 0.5 >= largest[1] > 0.4
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -166,6 +215,11 @@ def test_histories() -> None:
         ({"precision": "fp8 scaling=late"}, "should be 'none' or 'delayed'"),
         ({"precision": "fp8 scaling=delayed:history=0"}, "of 1 to 1024 mini-batches"),
         ({"precision": "fp8 scaling=delayed", "faults": "deaths"}, "without `scaling`"),
+        ({"precision": "fp8 scaling=delayed", "replicas": 2, "zero": 1}, "of its share alone"),
+        (
+            {"precision": "fp8 scaling=delayed", "schedule": "fpdeep", "batch": 2, "devices": 9},
+            "are on the way, and `batch` = 2 are fewer",
+        ),
     ],
     ids=lambda given: str(given)[:50],
 )

@@ -123,6 +123,7 @@ class Emulation:
             getattr(plan.config.precision, key) for key in ("hadamard", "history")
         )
         self.largest: dict[tuple[str, int], list[float]] = {}
+        self.largest_weights: dict[str, list[float]] = {}
         self.layers = list(plan.network.layers)
         self.masters = {}
         for layer in self.layers:
@@ -154,8 +155,20 @@ class Emulation:
             def words(layer: Any = layer, shape: Any = own.shape) -> np.ndarray:
                 return self._words(layer.index, KINDS.index("weights"), update, shape)
 
-            self.weights[layer.name] = self._rounded(own, 1, self.forms[layer.name][1], words)
-            self.turned[layer.name] = self._turned(layer, own, words)
+            scale = self._weight_scale(layer, own, update) if self.history else F(1)
+            form = self.forms[layer.name][1]
+            self.weights[layer.name] = scale * self._rounded(own / scale, 1, form, words)
+            self.turned[layer.name] = scale * self._turned(layer, own / scale, words)
+
+    def _weight_scale(self, layer: Any, own: np.ndarray, update: int) -> Any:
+        """The least power of two under which no weight after the last updates is beyond."""
+        known = self.largest_weights.setdefault(layer.name, [])
+        most = max(known[-self.history :], default=0.0) if update else 0.0
+        known.append(float(np.abs(own).max()))
+        return self._least(most, self.forms[layer.name][1])
+
+    def _least(self, most: float, form: Form) -> Any:
+        return F(2.0 ** np.ceil(np.log2(most / form.largest))) if most else F(1)
 
     def _turned(self, layer: Any, own: np.ndarray, words: Callable[[], np.ndarray]) -> np.ndarray:
         apart, form = (layer.operation.groups, -1, *own.shape[1:]), self.forms[layer.name][1]
@@ -214,8 +227,7 @@ class Emulation:
         largest += [0.0] * (step + 1 - len(largest))
         largest[step] = max(largest[step], float(np.abs(rows).max()))
         most = max(largest[max(0, step - self.history) : step], default=0.0)
-        top = self._form(kind, layer.name).largest
-        return F(2.0 ** np.ceil(np.log2(most / top))) if most else F(1)
+        return self._least(most, self._form(kind, layer.name))
 
     def _transformed(self, lines: np.ndarray, tensor: int) -> np.ndarray:
         """Each block times a matrix of Hadamard's, over the root of its size, in butterflies."""
@@ -409,6 +421,11 @@ BY_EPOCH: dict[str, tuple[str, int, list[Form]]] = {
         [INT8, dataclasses.replace(E2M1, block=32), dataclasses.replace(INT8, by_chance=True)],
     ),
     "numbers": ("fp8 epoch.2=bf16 epoch.3=q2.6", 1, [E4M3, BF16, Form(7, 1, 127 / 64)]),
+    "scales": (
+        "fp8 scaling=delayed:history=2 epoch.2=int8 epoch.3=fp8",
+        1,
+        [E4M3, Form(7, 0, 127 / 128), E4M3],
+    ),
 }
 
 
@@ -423,7 +440,9 @@ def test_formats_by_epoch(tmp_path: Any, plan_of: Any, trained: Any, name: str) 
     own = Emulation(plan, dict.fromkeys(layers, (size, forms[0], forms[0])))
     for epoch, form in enumerate(forms):
         own.forms = dict.fromkeys(layers, (size, form, form))
-        own._round_weights(0) if epoch else None
+        if epoch:
+            own.largest, own.largest_weights = {}, {}
+            own._round_weights(0)
         train(own, data, epoch, steps)
     check(own, trained(plan).weights)
 
