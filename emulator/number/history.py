@@ -50,7 +50,8 @@ def check_history(history: int, accumulate: str, maps: Mapping[str, NumberFormat
                 f"{given}: blocks of {kind} in {number.name} have scales of their own; should be"
                 " formats without blocks, such as 'fp8' or 'int8'"
             )
-    if accumulate == "int32" or accumulate.startswith("dot:"):
+    if accumulate == "int32":
         raise ValueError(
-            f"{given}: accumulate = {accumulate!r} adds whole numbers of one scale; should be 'fp32'"
+            f"{given}: accumulate = 'int32' adds whole numbers with one point in all mini-batches;"
+            " should be 'fp32', or 'dot:32'"
         )

@@ -27,6 +27,7 @@ KEYS: Table = {
 FORMS = {
     "fp8": "fp8 scaling=delayed:history=2",
     "int8 by chance": "int8 scaling=delayed rounding=stochastic gradients=bf16",
+    "blocks": "fp8 accumulate=dot:8 scaling=delayed:history=2",
     "by layer": "fp8 layer.conv2:fc1=int8 layer.conv2:fc1.scaling=delayed:history=3 layer.fc2=bf16",
 }
 
@@ -211,7 +212,10 @@ def test_histories() -> None:
     ("keys", "said"),
     [
         ({"precision": "mxfp8 scaling=delayed"}, "blocks of activations in mxfp8 have scales of"),
-        ({"precision": "int8 scaling=delayed accumulate=int32"}, "adds whole numbers of one scale"),
+        (
+            {"precision": "int8 scaling=delayed accumulate=int32"},
+            "with one point in all mini-batches",
+        ),
         ({"precision": "fp8 scaling=late"}, "should be 'none' or 'delayed'"),
         ({"precision": "fp8 scaling=delayed:history=0"}, "of 1 to 1024 mini-batches"),
         ({"precision": "fp8 scaling=delayed", "faults": "deaths"}, "without `scaling`"),

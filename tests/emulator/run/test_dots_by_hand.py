@@ -70,6 +70,21 @@ FORMS: dict[str, tuple[str, int, Form]] = {
         1,
         Form(7, 0, 127 / 128, by_chance=True),
     ),
+    "blocks of fp8, by the last two": (
+        "fp8 accumulate=dot:16 scaling=delayed:history=2",
+        16,
+        E4M3,
+    ),
+    "blocks of fixed point, by the last": (
+        "q2.6 accumulate=dot:32 scaling=delayed:history=1",
+        32,
+        Form(7, 1, 127 / 64),
+    ),
+    "blocks of int8, by chance, by the last three": (
+        "int8 rounding=stochastic accumulate=dot:8 scaling=delayed:history=3",
+        8,
+        Form(7, 0, 127 / 128, by_chance=True),
+    ),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
 Forms = dict[str, tuple[int, Form, Form]]
