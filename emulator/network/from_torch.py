@@ -12,6 +12,7 @@ import contextlib
 import copy
 import dataclasses
 import importlib.util
+import itertools
 import logging
 import math
 import pathlib
@@ -28,6 +29,7 @@ from ..common import InputError, check_names, described, typed
 from .layer import Network
 from .load import described_network
 from .onnx_graph import OnnxGraph, Walk
+from .operations.attention import Attention
 from .torch_network import Arrays, TorchNetwork, TorchState, places_of, used_twice
 
 _EXTRA = "pip install 'emuchain[torch]'"
@@ -135,7 +137,7 @@ def _copied(torch: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     made = {}
     for key, value in state.items():
         if isinstance(value, torch.Tensor):
-            its = value.data_ptr(), value.shape, value.stride()
+            its = _memory(value)
             value = copies[its] if its in copies and value.numel() else value.clone()
             copies[its] = value
         made[key] = value
@@ -179,7 +181,7 @@ def _frozen(
         own[begins[key] : begins[key] + parameter.numel()] = True
     frozen = []
     for layer, arrays in places.items():
-        numbers = [own[own < size] for own in arrays.values()]
+        numbers = [own[(own >= 0) & (own < size)] for own in arrays.values()]
         if not any(rests[own].any() for own in numbers):
             continue
         if any(trains[own].any() for own in numbers):
@@ -243,6 +245,7 @@ def _exported(
             f"{source}{where}: PyTorch cannot export it: {_first_line(cause)}; torch.export.export"
             f"(model.train(), (example,)) should work{_hint(torch, model, examples[0])}"
         ) from None
+    _let_share(torch, program.model.graph.initializers, model)
     return _without_data(program, begins)
 
 
@@ -257,6 +260,25 @@ def _without_numbers(torch: Any, model: Any) -> dict[int, Any]:
             made[id(parameter)] = torch.nn.Parameter(zeros, parameter.requires_grad)
             vars(made[id(parameter)]).update(vars(parameter))
     return made
+
+
+def _let_share(torch: Any, arrays: Any, model: Any) -> None:
+    """Let the graph of a copy take the copy's parameter where it takes the model's own: closures,
+    such as a head by lambda, hold the model, of which they were made.
+    """
+    from onnxscript import ir
+
+    keys = {_memory(own): key for key, own in model.named_parameters()}
+    for name, value in [*arrays.items()]:
+        tensor = getattr(value.const_value, "raw", None)
+        key = keys.get(_memory(tensor)) if isinstance(tensor, torch.Tensor) else None
+        if key in arrays and key != name:
+            ir.convenience.replace_all_uses_with(value, arrays[key])
+            del arrays[name]
+
+
+def _memory(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride()
 
 
 def _without_data(program: Any, names: Container[str]) -> Any:
@@ -407,12 +429,16 @@ def _check_places(
     begins: Mapping[str, int],
     source: str,
 ) -> None:
-    """Check that each number of layers is one of the model's, and each parameter that is used is a
-    layer's.
+    """Check that each number of layers is one of the model's, but for biases that softmax does not
+    see, and each parameter that is used is a layer's.
     """
+    unseen = _unseen_biases(network)
     for layer, arrays in places.items():
         for name, own in arrays.items():
-            if (own < 0).any():
+            lacking = own < 0
+            if name == "bias" and layer in unseen:
+                lacking &= ~unseen[layer]
+            if lacking.any():
                 raise InputError(
                     f"{source}: `{name}` of layer {layer}, which is trained here, is no parameter of"
                     " the model; give the module one, as affine=True and bias=True do, or make its"
@@ -428,7 +454,7 @@ def _check_places(
             f"{source}: the parameter {key!r} is that of several layers, which is supported for an"
             " embedding and the layer over its symbols; give each its own"
         )
-    reached = np.zeros(1 + max(size, *begins.values()), bool)
+    reached = np.zeros(2 + max(size, *begins.values()), bool)
     for arrays in places.values():
         for own in arrays.values():
             reached[own] = True
@@ -441,6 +467,16 @@ def _check_places(
                 f"{source}: the parameter {key!r} is used where no layer here has weights; leave it"
                 " out, or make it a buffer that is not trained"
             )
+
+
+def _unseen_biases(network: Network) -> dict[str, NDArray[np.bool_]]:
+    """Return which biases are those of keys of attention alone, by layer."""
+    unseen = {}
+    for layer, after in itertools.pairwise(network.layers):
+        attention, reads = after.operation, after.reads.number
+        if isinstance(attention, Attention) and reads == layer.makes.number in after.read_once:
+            unseen[layer.name] = attention.are_keys(layer.output)
+    return unseen
 
 
 def _counters(

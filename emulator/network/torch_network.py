@@ -27,7 +27,8 @@ class TorchState:
 
     `begins` has the place of each tensor's first number, the same for tied ones; tensors that no
     layer can have, such as integers, are not in it. `places` are those of the numbers of each
-    layer's arrays; `counters` are the counts of batch normalisation's mini-batches, with its layer.
+    layer's arrays, -1 for zeros that the model does not have; `counters` are the counts of batch
+    normalisation's mini-batches, with its layer.
     """
 
     tensors: Mapping[str, Any]
@@ -50,7 +51,7 @@ class TorchState:
         Tensors of which no layer has anything are as they were. Averages of `frozen` layers rested,
         and so did their counts.
         """
-        numbers, changed = self._numbers(), np.zeros(self.size, bool)
+        numbers, changed = self._numbers(), np.zeros(self.size + 1, bool)
         for layer, arrays in self.places.items():
             for name, places in arrays.items():
                 numbers[places.ravel()] = weights[layer][name].ravel()
@@ -76,7 +77,9 @@ class TorchState:
         return max((begin + len(own) for begin, own in self._parts()), default=0)
 
     def _numbers(self) -> NDArray[np.float32]:
-        numbers = np.empty(self.size, np.float32)
+        """Return all numbers, and at the end, the place -1, a zero that no tensor has."""
+        numbers = np.empty(self.size + 1, np.float32)
+        numbers[-1] = 0
         for begin, own in self._parts():
             numbers[begin : begin + len(own)] = own
         return numbers
@@ -138,7 +141,8 @@ def used_twice(places: Arrays, size: int) -> int | None:
     """Return a place that several numbers of layers have, if there is one."""
     held = np.zeros(size, bool)
     for arrays in places.values():
-        for own in arrays.values():
+        for every in arrays.values():
+            own = every if every.min(initial=0) >= 0 else every[every >= 0]
             before = held[own]
             if before.any():
                 return int(own[before][0])

@@ -218,6 +218,33 @@ class Branches(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(torch.cat([x[:, 1], x[:, 2:].mean(1)], 1))
 
 
+class Shared(nn.Module):  # type: ignore[misc, name-defined]
+    """Attention whose keys have no bias (Whisper), of heads that share keys with others than their
+    neighbours, or all one; and biases of logits that no model trains (BART).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(SYMBOLS, 12), nn.Linear(12, SYMBOLS, bias=False)
+        self.q, self.k, self.v = nn.Linear(12, 12), nn.Linear(12, 6, bias=False), nn.Linear(12, 6)
+        self.one_q, self.one_kv = nn.Linear(12, 12, bias=False), nn.Linear(12, 6, bias=False)
+        self.outs = nn.ModuleList(nn.Linear(12, 12) for _ in range(2))
+        self.register_buffer("biases", torch.zeros(1, SYMBOLS))
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        x = self.embedding(x)
+        sizes = (*x.shape[:2], -1, 3)
+        q, k, v = (own(x).view(sizes).transpose(1, 2) for own in (self.q, self.k, self.v))
+        k, v = k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.outs[0](y.transpose(1, 2).flatten(2))
+        q, (k, v) = self.one_q(x).view(sizes).transpose(1, 2), self.one_kv(x).chunk(2, -1)
+        scores = torch.einsum("b h i d, b j d -> b h i j", q, k) * 3**-0.5
+        y = torch.einsum("b h i j, b j d -> b h i d", scores.softmax(-1), v)
+        return self.head(x + self.outs[1](y.transpose(1, 2).flatten(2))) + self.biases
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -278,4 +305,5 @@ CASES = {
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
     "gated": Case(Gated, (SYMBOLS, STEPS, 1)),
     "branches": Case(Branches, (3, 8, 8)),
+    "shared": Case(Shared, (SYMBOLS, STEPS, 1)),
 }

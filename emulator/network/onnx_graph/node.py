@@ -47,7 +47,7 @@ class Constant:
     `sizes` are numbers, and names of axes where a number is the size of one. `is_zero`, if it is
     known to hold zeros. `kind` is its ONNX type, 0 if that is not known. `roots` are the arrays of
     the file that it is computed of. `extents` stand for the shape where the size of an axis is
-    open.
+    open. A file may tell that it `is_buffer`, a buffer of PyTorch, which is not trained.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Constant:
     kind: int = 0
     roots: frozenset[str] = frozenset()
     extents: tuple[int | str, ...] | None = None
+    is_buffer: bool = False
 
     @property
     def entries(self) -> tuple[int | str, ...] | None:

@@ -65,7 +65,8 @@ class Step:
 
     A step that was `merged` into another one is part of no network. One of `parts` has the output
     channels of these in a row, and of that row those at the places `channels`. One that is `tied`
-    has the weights of that embedding.
+    has the weights of that embedding. The file has its inputs' channels in an order of its own, where
+    `inputs` is given: these, by their numbers here.
     """
 
     node: OnnxNode
@@ -78,6 +79,7 @@ class Step:
     parts: tuple[Step, ...] = ()
     channels: tuple[int, ...] = ()
     tied: int | None = None
+    inputs: tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +118,8 @@ class Value:
     made of in `order`. With `pads`, zeros that the node `padded_by` put above, left, below and
     right of maps, which the next window has to take in. A value for each channel that the node
     `spread_by` repeats is to be a factor. Of the network's symbols, it may be `rows`: the first one,
-    and how many.
+    and how many. The file has its channels in another order, if `channels` are given: these, by
+    their numbers here.
     """
 
     step: int
@@ -129,6 +132,7 @@ class Value:
     padded_by: OnnxNode | None = None
     spread_by: OnnxNode | None = None
     rows: tuple[int, int] | None = None
+    channels: tuple[int, ...] | None = None
 
     def with_axes(self, axes: Axes) -> Value:
         """Return the value with these axes; one value of each channel for each sample is a row of

@@ -307,11 +307,12 @@ class Walk:
         states: bool = False,
         padded: bool = False,
         spread: bool = False,
+        mixed: bool = False,
     ) -> Value:
         """Return the input of a node at `place`.
 
         It may be the state of a recurrent layer if the node takes `states`, be `padded` with zeros,
-        and `spread` over rows and columns.
+        `spread` over rows and columns, and have its channels `mixed`.
         """
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
@@ -332,6 +333,11 @@ class Walk:
                 raise by.refusal(
                     f"repeats values that node {node.name!r} ({node.operator}) takes; only factors of"
                     " channels may be repeated"
+                )
+            if self._values[name].channels is not None and not mixed:
+                raise node.refusal(
+                    "takes channels of heads that share keys and values, which are not side by side;"
+                    " only a layer may take them"
                 )
             return self._values[name]
         if name == "":

@@ -31,6 +31,7 @@ from .heads import (
     moved,
     plain,
     sizes_of,
+    spread,
 )
 from .merged import GROUPED, channels_of, crossed, is_crossed, source_of
 from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
@@ -267,10 +268,14 @@ class Attentions:
         value = None
         if isinstance(heads, Heads) and step is not None and step.kind is Attention:
             value = plain(self._walk, heads)
-        if value is None:
+        if value is None or (value.channels and not self._is_for_layers(name)):
             self._values[name] = heads
         else:
             self._walk.name(node, value, node.outputs.index(name))
+
+    def _is_for_layers(self, name: str) -> bool:
+        takers = {own.operator for own in self._walk.nodes if name in own.inputs}
+        return takers <= {"MatMul", "Gemm"}
 
     def _heads(self, node: OnnxNode, place: int) -> Heads | Mixed:
         known = self._values.get(node.inputs[place]) if place < len(node.inputs) else None
@@ -413,7 +418,7 @@ class Attentions:
         """Add the step of attention; return its results as they stand after the product with
         values.
         """
-        q, k = scores.q, scores.k
+        q, k, v = scores.q, spread(scores.k, scores.q), spread(v, scores.q)
         assert scores.node is not None
         (rows, size), others = q.places.shape[-2:], {k.places.shape, v.places.shape}
         if (

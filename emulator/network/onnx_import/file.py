@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _FLOATS = (1, 10, 11, 16)
 """ONNX's numbers of the types of parameters: single, half, double and bfloat16."""
 
+_KIND = "kind"
+"""End of the key by which PyTorch tells what an array was."""
+
 _MOST_BYTES = 2**31
 """The most that protobuf takes."""
 
@@ -145,6 +148,9 @@ def graph_of(
     """
     graph = model.graph
     constants = {constant.name: constant for constant in map(_array_of_file, graph.initializer)}
+    for value in graph.value_info:
+        if _metadata(value).get(_KIND) == "BUFFER" and (name := _text(value.name)) in constants:
+            constants[name] = dataclasses.replace(constants[name], is_buffer=True)
     names = Counter(_text(tensor.name) for tensor in graph.initializer)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
@@ -164,8 +170,8 @@ def graph_of(
     return OnnxGraph(source, fed, outputs, nodes, constants, arrays, stored_bytes, opset)
 
 
-def _metadata(node: onnx.NodeProto) -> dict[str, str]:
-    """Return what an exporter tells of a node, by the ends of its keys."""
+def _metadata(node: onnx.NodeProto | onnx.ValueInfoProto) -> dict[str, str]:
+    """Return what an exporter tells of a node or a value, by the ends of its keys."""
     return {
         _text(said.key).rpartition(".")[2]: _text(said.value)
         for said in getattr(node, "metadata_props", ())

@@ -68,6 +68,16 @@ def by_heads(heads: Heads, count: int) -> Heads:
     return dataclasses.replace(heads, places=places)
 
 
+def spread(heads: Heads, over: Heads) -> Heads:
+    """Return keys or values by the heads that products take them `over`: one may be for all."""
+    own, wanted = heads.places.shape, over.places.shape[:-2]
+    if len(own) != len(wanted) + 2 or any(
+        size not in (1, count) for size, count in zip(own, wanted, strict=False)
+    ):
+        return heads
+    return dataclasses.replace(heads, places=np.broadcast_to(heads.places, (*wanted, *own[-2:])))
+
+
 def constants_of(graph: OnnxGraph) -> set[str]:
     """Return the names of all constants, computed ones, too."""
     names = {*graph.constants, ""}
@@ -121,7 +131,9 @@ def heads_of(walk: Walk, node: OnnxNode, value: Value) -> Heads:
 
 
 def plain(walk: Walk, heads: Heads) -> Value | None:
-    """Return a value as a sequence, if its numbers stand in the order of one."""
+    """Return a value as a sequence, if its numbers stand in the order of one, maybe with its channels
+    in another order.
+    """
     shape = walk.shape(Value(heads.step))
     if shape is None:
         return None
@@ -136,8 +148,13 @@ def plain(walk: Walk, heads: Heads) -> Value | None:
         (("rows", "samples", "channels"), turned),
         (("rows·samples", "channels"), turned.reshape(-1, channels)),
     ):
-        if heads.places.shape == order.shape and (heads.places == order).all():
+        if heads.places.shape != order.shape:
+            continue
+        if (heads.places == order).all():
             return Value(heads.step, axes=axes)
+        first = heads.places.reshape(-1, channels)[0] % channels
+        if (heads.places == order[..., first]).all():
+            return Value(heads.step, axes=axes, channels=tuple(first.tolist()))
     return None
 
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common import plural
 from ..onnx_graph import OnnxNode, Step, Value, Walk
+from ..operations.attention import Attention
 from ..operations.conv import Conv
 from ..operations.joins import Concat
 from .heads import Heads
@@ -80,10 +83,6 @@ def channels_of(
         begun[owner] = begun.get(owner, 0) + 1
     if len(places) != count or len({*tied.tolist()}) != len(tied) or {*begun.values()} != {count}:
         raise node.refusal(GROUPED)
-    if [*places] != [kind for owner, kind in kinds if owner == owners[0][0]]:
-        raise node.refusal(
-            "shares keys and values among heads that do not stand side by side; they should"
-        )
     order = []
     for shared, heads_of_group in groups.items():
         order += [(0, channel) for kind in heads_of_group for channel in kind[:size]]
@@ -201,6 +200,29 @@ def _apart(
         made.append(walk.step(layer.node, Conv, keys, *takes).step)
         walk.replace(made[-1], parts=(layer,), channels=own, order=layer.order)
     return made
+
+
+def note_of_biases(walk: Walk) -> list[str]:
+    """Return what is said of layers that became one, of which some have no bias; softmax does not
+    see those of keys.
+    """
+    count = 0
+    for number, step in enumerate(walk.steps):
+        if not step.parts or step.merged or not step.keys["bias"]:
+            continue
+        of_parts = [np.full(part.keys["channels"], not part.keys["bias"]) for part in step.parts]
+        lacking = np.concatenate(of_parts)[list(step.channels)]
+        for taker in walk.steps:
+            if taker.kind is Attention and taker.takes == (number,):
+                keys: dict[str, Any] = dict(taker.keys)
+                lacking &= ~Attention(**keys).are_keys((len(lacking), 1, 1))
+        count += bool(lacking.any())
+    if not count:
+        return []
+    return [
+        f"{plural(count, 'layer')} of queries, keys and values have biases for some of them alone;"
+        " the others begin at 0 and are trained here, too"
+    ]
 
 
 def _rows(part: Heads) -> int:

@@ -54,6 +54,7 @@ from ..shape import Shape
 from . import sequences, views
 from .attention import Attentions
 from .group_norms import with_group_norms
+from .merged import note_of_biases
 from .padding import note_of_padding, with_places
 from .parts import with_parts
 from .products import with_products
@@ -384,6 +385,7 @@ def note_of(walk: Walk, graph: OnnxGraph) -> str:
             *_of_end(walk),
             *of_export(walk),
             *_of_numbers(walk),
+            *note_of_biases(walk),
             *note_of_padding(graph),
             *_left_out(walk, graph),
         ]

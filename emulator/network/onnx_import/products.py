@@ -1,6 +1,7 @@
 """Products of two values by Einstein's convention, which are matrix products of moved axes.
 
 b h i d, b h j d -> b h i j    is    (b h i d) (b h d j)
+b h i d, b j d   -> b h i j    is    (b h i d) (b 1 d j)
 """
 
 from __future__ import annotations
@@ -33,18 +34,23 @@ def _product(node: OnnxNode) -> list[OnnxNode]:
         for where in ((True, True), (True, False), (False, True))
     ]
     summed = [axis for axis in one if axis in other and axis not in made]
-    whole = len(summed) == 1 == len(right) and 1 <= len(left) <= (1 if batch else len(left))
+    whole = len(summed) == 1 == len(right) and len(left) >= 1
     orders = [*batch, *left, *summed], [*batch, *summed, *right], [*batch, *left, *right]
     if not whole or any(
         sorted(order) != sorted(term)
         for order, term in zip(orders, (one, other, made), strict=True)
     ):
         return [node]
-    nodes, taken = list[OnnxNode](), list[str]()
+    nodes, taken, lone = list[OnnxNode](), list[str](), left[:-1] if batch else []
     for number, ((term, name), order) in enumerate(zip(operands, orders[:2], strict=True)):
         own = _moved(node, name, term, order, f"{node.outputs[0]}/{number}")
         nodes += own
         taken.append(own[0].outputs[0] if own else name)
+        if number and lone:
+            places = range(len(batch), len(batch) + len(lone))
+            result = f"{node.outputs[0]}/{number}/lone"
+            nodes.append(node.replaced("Unsqueeze", [taken[-1]], result, axes=[*places]))
+            taken[-1] = result
     back = _moved(node, f"{node.outputs[0]}/product", "".join(orders[2]), [*made], node.outputs[0])
     result = back[0].inputs[0] if back else node.outputs[0]
     return [*nodes, node.replaced("MatMul", taken, result), *back]

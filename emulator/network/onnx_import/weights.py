@@ -89,7 +89,10 @@ def _of_layer(step: Step, take: Take) -> dict[str, NDArray[Any]]:
     has them.
     """
     if not step.parts:
-        return _arrays(step, take)
+        arrays = _arrays(step, take)
+        if step.inputs is not None:
+            arrays["weight"] = arrays["weight"][:, np.argsort(step.inputs)]
+        return arrays
     places, parts = list(step.channels), [_of_layer(part, take) for part in step.parts]
     arrays = {"weight": np.concatenate([part["weight"] for part in parts])[places]}
     if step.keys["bias"]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...common import Channels, Positive, Rate
 from ..onnx_nodes import Export, Form
@@ -84,6 +85,13 @@ class Attention(RowLayer):
     def size(self, shape: Shape) -> int:
         """Return the channels of a head's queries, keys or values."""
         return shape[0] // (self.groups * self.parts)
+
+    def are_keys(self, shape: Shape) -> NDArray[np.bool_]:
+        """Return which channels of its input are keys. What all keys have more, as by a bias, adds one
+        number to all scores of a query, which softmax does not see.
+        """
+        of_parts = np.arange(shape[0]) // self.size(shape) % self.parts
+        return of_parts == self.sharing if self.keys is None else np.zeros(shape[0], bool)
 
     def weight_shape(self, shape: Shape, made: Shape) -> tuple[int, int, int, int]:
         """See `LayerOperation`: there are none."""

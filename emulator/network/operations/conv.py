@@ -268,7 +268,8 @@ class Fc(LayerOperation):
             InputError: it is more than inputs times weights plus bias, or takes maps that were not
                 flattened.
         """
-        value = walk.take(node)
+        value = walk.take(node, mixed=True)
+        order, value = value.channels, dataclasses.replace(value, channels=None)
         axes = walk.axes_of(value)
         if (
             len(axes) == 3 and axes[-1].isdigit()
@@ -298,7 +299,9 @@ class Fc(LayerOperation):
         if not value.is_flat and "last" not in axes:  # each step on its own
             walk.expect(node, value, channels=inputs)
             keys = {"channels": outputs, "kernel": (1, 1), "bias": bias}
-            return walk.step(node, Conv, keys, value, like=value, arrays=_arrays(node, bias=bias))
+            made = walk.step(node, Conv, keys, value, like=value, arrays=_arrays(node, bias=bias))
+            walk.replace(made.step, inputs=order)
+            return made
         walk.expect(node, value, values=inputs)
         keys = {"features": outputs, "bias": bias}
         return walk.step(node, cls, keys, value, like=value, arrays=_arrays(node, bias=bias))

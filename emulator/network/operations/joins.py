@@ -151,6 +151,8 @@ class Add(SfuOperation):
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         if (number := number_of(bias)) is not None:
             return scaled(walk, node, place, 1.0, number)
+        if bias.is_buffer and len(bias.shape) < 3 and walk.holds_zeros(bias):
+            return value  # as biases of logits that no model trains (BART)
         layer, is_used_once = walk.step_of(value), walk.is_used_once(node.inputs[place])
         lacks_bias = layer is not None and not layer.keys.get("bias", True)
         operator = layer.node.operator if layer is not None and lacks_bias else ""

@@ -3,7 +3,8 @@
 It says which numbers of the model's tensors the arrays of layers are, by tensors' names. Tensors
 are laid end to end; the place of each number of an array is a sum of a term for each axis, and a
 term's values are written as runs of equal steps. So transposed, joined and reordered weights take a
-line each. Tensors that no layer has whole, such as masks and counts, are there with their values.
+line each; zeros that the model does not have are at -1. Tensors that no layer has whole, such as
+masks and counts, are there with their values.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class TorchNames(Model):
 def names_of(state: TorchState, frozen: tuple[str, ...] = ()) -> TorchNames | None:
     """Return what files keep of a model's state; None where an array is no sum of terms."""
     arrays: dict[str, dict[str, Terms]] = {}
-    held = np.zeros(state.size, bool)
+    held = np.zeros(state.size + 1, bool)
     for layer, own in state.places.items():
         arrays[layer] = {}
         for name, places in own.items():
@@ -143,7 +144,7 @@ def places_by(
             if math.prod(lengths) != math.prod(shapes[layer][name]):
                 raise _misfit(blame)
             places = _places(terms)
-            if places.size and not 0 <= places.min() <= places.max() < size:
+            if places.size and not -1 <= places.min() <= places.max() < size:
                 raise _misfit(blame)
             made[layer][name] = places.astype(np.int32, copy=False)
     return made

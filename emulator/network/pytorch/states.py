@@ -66,8 +66,8 @@ def weights_by_names(
         if key not in state.tensors:
             hint = did_you_mean(key, state.tensors)
             raise InputError(f"{blame}: {network.name} has no tensor {key!r}; {hint}".rstrip("; "))
-    numbers, firsts = np.zeros(state.size, np.float32), dict[int, str]()
-    used = np.zeros(state.size, bool)
+    numbers, firsts = np.zeros(state.size + 1, np.float32), dict[int, str]()
+    used = np.zeros(state.size + 1, bool)
     for own in state.places.values():
         for places in own.values():
             used[places.ravel()] = True

@@ -121,6 +121,23 @@ def _keys(network: Network) -> dict[str, Any]:
     return dict(read_description(network.text))
 
 
+def test_a_head_by_a_closure_is_tied() -> None:
+    """It holds the model, not the copy of which the graph is."""
+
+    class Closed(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(9, 6)
+            self.head = lambda x: x @ self.embedding.weight.t() * 0.5
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.embedding(x))
+
+    network = emuchain.from_torch(Closed(), torch.zeros(2, 4, dtype=torch.long))
+    assert network.layers[-1].tied is not None
+    assert [*network.state.tensors] == ["embedding.weight"]
+
+
 def test_dropout_and_batch_normalisation_are_those_of_training() -> None:
     """Whatever mode the model is in."""
     for model in (cnn(0.25), cnn(0.25).eval()):
