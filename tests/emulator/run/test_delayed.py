@@ -19,6 +19,7 @@ from emuchain.emulator.device.slices import conv
 from emuchain.emulator.run import simulate
 
 from .gpt import Table, gpt, written
+from .gpt import conv as convolution
 
 KEYS: Table = {
     **{"batch": 16, "samples": 72, "test_samples": 4, "schedule": "sync"},
@@ -94,6 +95,28 @@ def test_graphs_and_attention(
         one, five = (trained(plan_of(**keys, devices=devices)).weights for devices in (1, 5))
         assert bits(one) == bits(five)
         assert bits(one) != bits(trained(plan_of(**{**keys, "precision": "fp8"})).weights)
+
+
+def test_recurrent_layers_cut_by_units(
+    plan_of: Any, trained: Any, bits: Any, tmp_path: Path
+) -> None:
+    """W, R and P of each direction have a scale each, which boards with units of all share."""
+    layers = [
+        {"type": "embedding", "features": 8, "name": "wte"},
+        {"type": "lstm", "units": 20, "projection": 9, "bidirectional": True, "name": "r"},
+        {"type": "gru", "units": 12, "name": "g"},
+        convolution("symbols", "head"),
+        {"type": "softmax"},
+    ]
+    network = {"name": "s", "symbols": 28, "input": ["symbols", 6, 1], "layers": layers}
+    keys: Table = {**KEYS, "network": written(tmp_path / "s.toml", network), "data": "text"}
+    runs = (
+        trained(plan_of(**{**keys, "precision": FORMS["fp8"], "devices": 4, "cut": cut}))
+        for cut in ("wte | r | g | head", "wte r | g[:3] | g[3:7] | g[7:] head")
+    )
+    one, other = (bits(run.weights) for run in runs)
+    plain = trained(plan_of(**{**keys, "precision": f"{FORMS['fp8']} master=fp8", "devices": 2}))
+    assert one == other != bits(plain.weights)
 
 
 def test_tests_change_nothing(of_cnn: Any, trained: Any, bits: Any, references: Any) -> None:
