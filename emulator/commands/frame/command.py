@@ -236,8 +236,11 @@ class FileCommand(click.Command):
 
     def _usual(self, ctx: click.Context, flag: str) -> str | None:
         """Return what a flag that other programs have is called here, if the command has it."""
-        meant = USUAL_FLAGS.get(flag, f"{SET} {flag[2:]}=VALUE" if "." in flag else "")
         known = {name for param in self.get_params(ctx) for name in param.opts}
+        # Keys of a cluster are flags of some commands, such as `sweep`, and what `--set` has of others.
+        table, dot, _ = flag.partition(".")
+        is_key = dot and not any(name.startswith(f"{table}.") for name in known)
+        meant = USUAL_FLAGS.get(flag, f"{SET} {flag[2:]}=VALUE" if is_key else "")
         return meant if meant.partition(" ")[0] in known else None
 
     def invoke(self, ctx: click.Context) -> Any:
