@@ -64,8 +64,6 @@ def references(of_cnn: Any, trained: Any, bits: Any) -> Any:
 def test_bits_do_not_depend_on_the_mapping(
     of_cnn: Any, trained: Any, bits: Any, references: Any, name: str, keys: Table
 ) -> None:
-    if "engines" in keys and name == "by layer":
-        pytest.skip("boards that take actions as a whole have one format")
     assert bits(trained(of_cnn(precision=FORMS[name], **keys)).weights) == references[name]
 
 

@@ -82,8 +82,6 @@ def test_bits_do_not_depend_on_the_mapping(
     mapping: Table,
     name: str,
 ) -> None:
-    if "engines" in mapping and name == "by chance":
-        pytest.skip("boards that take actions as a whole have one format")
     plan = plan_of(**{**keys, **mapping}, precision=PRECISIONS[name])
     assert bits(trained(plan).weights) == references[name]
     together = plan.config.precision.whole_channels
@@ -194,8 +192,6 @@ def test_training_takes_the_time_of_its_simulation(
 ) -> None:
     own = {**keys, "devices": 4, "schedule": schedule, "cluster": "vc709-10g"}
     if schedule == "gpipe":
-        if name == "by chance":
-            pytest.skip("boards that take actions as a whole have one format")
         own["engines"] = "turns"
     plan = plan_of(**own, precision=PRECISIONS[name])
     [result] = trained(plan).history

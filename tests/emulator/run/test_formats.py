@@ -241,10 +241,6 @@ def test_ranks(
             {"network": "char-lstm", "devices": 12, "precision": "nvfp4"},
             "activations with a scale of all units",
         ),
-        (
-            {"engines": "turns", "precision": {"weights": "bf16"}},
-            "boards that take actions as a whole have one format",
-        ),
     ],
 )
 def test_what_is_refused(plan_of: Any, keys: dict[str, Any], said: str) -> None:

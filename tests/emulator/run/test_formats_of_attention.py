@@ -80,8 +80,6 @@ def test_bits_do_not_depend_on_the_mapping(
     form: str,
     keys: Table,
 ) -> None:
-    if keys.get("engines") == "turns" and form == "each its own":
-        pytest.skip("boards that take actions as a whole have one format")
     plan = plan_of(**{**files[name], **keys, "precision": PRECISIONS[form]})
     assert bits(trained(plan).weights) == bits(references[name, form])
 

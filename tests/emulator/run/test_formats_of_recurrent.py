@@ -77,8 +77,6 @@ def references() -> dict[tuple[str, str], dict[str, bytes]]:
 def test_bits_do_not_depend_on_the_mapping(
     references: Any, name: str, form: str, keys: dict[str, Any]
 ) -> None:
-    if keys.get("engines") == "turns" and form == "each its own by chance":
-        pytest.skip("boards that take actions as a whole have one format")
     plan = plan_of(NETWORKS[name], **keys, precision=PRECISIONS[form])
     assert bits_of(plan, DATA) == references[name, form]
 
