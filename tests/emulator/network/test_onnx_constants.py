@@ -331,7 +331,7 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "a pool of powers": (
         lambda g: [g.node(name, name=f"/p/{name}") for name in ("Pow", "AveragePool", "Sign")],
-        "PyTorch's LPPool2d 'p': unknown",
+        "PyTorch's LPPool2d 'p': raises to another power than 2",
     ),
     "a module in Sequential": (
         lambda g: g.node("Resize", name="/net/net.2/up/up.0/Resize"),

@@ -318,10 +318,6 @@ def test_a_layer_goes_before_an_epoch() -> None:
             "quick-cifar has no layer 'fc3'; did you mean `fc2`?",
         ),
         (
-            {"precision": "bf16 epoch.3.errors=fp8", "engines": "turns"},
-            "from epoch 3 on: `precision` = ",
-        ),
-        (
             {"precision": "bf16 loss_scale=dynamic epoch.2=fp8"},
             "from epoch 2 on: `precision` = 'fp8 loss_scale=dynamic': the loss scale halves where",
         ),
