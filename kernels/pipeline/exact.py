@@ -101,15 +101,6 @@ def next_again(own: Any, done: Any, again: Any) -> Any:
 
 
 @compiled
-def _takes(choice: Any, own: Any, times: Any) -> Any:
-    if choice == 0 or choice == 4:
-        return times[1][own]
-    if choice == 3:
-        return times[8][own]
-    return times[2][own] if choice == 1 else times[3][own]
-
-
-@compiled
 def ready_at(
     choice: Any, own: Any, done: Any, came: Any, again: Any, held: Any, times: Any, limit: Any
 ) -> Any:
@@ -159,7 +150,7 @@ def best_order(
     best so far, whose time is `least`; better ones replace them. R that do nothing are left out,
     and -1 ends a device's actions.
     """
-    _, forward, backward, gradient, onward, back, _, _, redo, _, _ = times
+    _, forward, backward, gradient, onward, back, kept, late, redo, waiting, beside = times
     devices, count, latency, stored, variety = sizes
     total = order.size
     held = np.zeros(devices, np.int64)
@@ -198,7 +189,9 @@ def best_order(
                     ready = ready_at(choice, own, done, came, chosen, held, times, limit)
                     if ready < 0:
                         continue
-                    takes = _takes(choice, own, times)
+                    takes = takes_of(
+                        choice % 4, True, forward[own], backward[own], gradient[own], redo[own]
+                    )
                     if max(free[own], ready) + takes < first:
                         first, board = max(free[own], ready) + takes, own
                         raises = choice == 0 or choice > 2
@@ -210,7 +203,10 @@ def best_order(
                     continue
                 ready = ready_at(choice, board, done, came, chosen, held, times, limit)
                 starts = max(free[board], ready)
-                at_once = starts == first and _takes(choice, board, times) == 0
+                takes = takes_of(
+                    choice % 4, True, forward[board], backward[board], gradient[board], redo[board]
+                )
+                at_once = starts == first and takes == 0
                 if ready >= 0 and (starts < first or at_once):
                     kinds[depth, choices] = choice
                     choices += 1
@@ -241,11 +237,16 @@ def best_order(
                     saved[depth, 1] = links[kind, board]
                 if kind == 0:
                     chosen[board, number] = 1 if choice == 4 else 0
-                held[board] += memory_of(kind, board, number, chosen, times)
+                redone = chosen[board, number]
+                held[board] += memory_of(
+                    kind, redone, kept[board], late[board], waiting[board], beside[board]
+                )
                 now = free[board]
                 if kind < 2:
                     now = max(now, came[kind, board, number])
-                end = now + takes_of(kind, board, number, chosen, times)
+                end = now + takes_of(
+                    kind, redone, forward[board], backward[board], gradient[board], redo[board]
+                )
                 if kind == 0:
                     if board + 1 < devices:
                         sent = max(end if stored else now, links[0, board]) + onward[board]

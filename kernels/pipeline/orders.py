@@ -46,32 +46,36 @@ def _arrival(end: Any, begin: Any, takes: Any, sizes: Any, wires: Any, sender: A
     return max(end, left + takes + sizes[2])
 
 
+# Numbers of a stage are handed over one by one: a tuple of arrays costs more than what is computed
+# of it, and this is where a search takes its time.
+
+
 @compiled
-def takes_of(kind: Any, stage: Any, number: Any, again: Any, times: Any) -> Any:
-    """Return how long an action takes."""
+def takes_of(
+    kind: Any, redone: Any, forward: Any, backward: Any, gradient: Any, recompute: Any
+) -> Any:
+    """Return how long an action takes; R does nothing of what is not `redone`."""
     if kind == 0:
-        return times[1][stage]
+        return forward
     if kind == 1:
-        return times[2][stage]
+        return backward
     if kind == 2:
-        return times[3][stage]
-    return times[8][stage] if again[stage, number] else 0
+        return gradient
+    return recompute if redone else 0
 
 
 @compiled
-def memory_of(kind: Any, stage: Any, number: Any, again: Any, times: Any) -> Any:
+def memory_of(kind: Any, redone: Any, kept: Any, late: Any, waiting: Any, beside: Any) -> Any:
     """Return by how much more is kept from an action on: from the begin of F and R, the end of
     others.
     """
-    kept, late, waiting = times[6][stage], times[7][stage], times[9][stage]
-    beside = times[10][stage] if again[stage, number] else 0
     if kind == 0:
-        return waiting if again[stage, number] else kept
+        return waiting if redone else kept
     if kind == 1:
         return late - kept
     if kind == 2:
-        return -late - beside
-    return kept - waiting + beside if again[stage, number] else 0
+        return -late - (beside if redone else 0)
+    return kept - waiting + beside if redone else 0
 
 
 @compiled
@@ -115,11 +119,14 @@ def _run(
                     break
                 now = max(free[own], ready)
                 begin[own, place[own]] = now
-                # As `takes_of`, without a call: this is where a search takes its time.
-                takes = forward[stage] if kind == 0 else backward[stage]
-                if kind > 1:
-                    takes = gradient[stage] if kind == 2 else redo[stage] * again[stage, number]
-                end = now + takes
+                end = now + takes_of(
+                    kind,
+                    again[stage, number],
+                    forward[stage],
+                    backward[stage],
+                    gradient[stage],
+                    redo[stage],
+                )
                 if kind == 0:
                     if stage + 1 < stages:
                         came[0, stage + 1, number] = _arrival(
@@ -288,19 +295,11 @@ def _fits(order: Any, again: Any, own: Any, times: Any, sizes: Any, limit: Any) 
             before = 3
         if kind > 0 and number >= done[before, stage]:
             return False
-        # As `memory_of`; B and W never need more.
-        redone = again[stage, number] > 0
-        if kind == 1:
-            held += late[stage] - kept[stage]
-        elif kind == 2:
-            held -= late[stage] + (beside[stage] if redone else 0)
-        else:
-            if kind == 0:
-                held += waiting[stage] if redone else kept[stage]
-            elif redone:
-                held += kept[stage] - waiting[stage] + beside[stage]
-            if held > limit[own]:
-                return False
+        held += memory_of(
+            kind, again[stage, number], kept[stage], late[stage], waiting[stage], beside[stage]
+        )
+        if held > limit[own]:
+            return False
     return True
 
 
@@ -335,10 +334,14 @@ def _critical(
             where[kind, stage, done[kind, stage]] = place
             number_at[board, place] = done[kind, stage]
             done[kind, stage] += 1
-            takes = forward[stage] if kind == 0 else backward[stage]
-            if kind > 1:
-                redone = again[stage, number_at[board, place]]
-                takes = gradient[stage] if kind == 2 else redo[stage] * redone
+            takes = takes_of(
+                kind,
+                again[stage, number_at[board, place]],
+                forward[stage],
+                backward[stage],
+                gradient[stage],
+                redo[stage],
+            )
             takes += begin[board, place] - (begin[board, 0] if spans else 0)
             if takes > end:
                 end, own, last = takes, board, place
@@ -353,8 +356,15 @@ def _critical(
             before = -1
             if place > 0:
                 code = order[own, place - 1]
-                earlier = number_at[own, place - 1]
-                takes = takes_of(code // stages, code % stages, earlier, again, times)
+                at = code % stages
+                takes = takes_of(
+                    code // stages,
+                    again[at, number_at[own, place - 1]],
+                    forward[at],
+                    backward[at],
+                    gradient[at],
+                    redo[at],
+                )
                 before = begin[own, place - 1] + takes
             if before < begin[own, place]:
                 source = stage - 1 if kind == 0 else stage + 1

@@ -137,7 +137,7 @@ def _recomputed(flags: Mapping[str, Any], network: Network) -> frozenset[int]:
     """Return the layers, by index, whose features a searched order may compute again.
 
     Raises:
-        InputError: no order is searched, or a layer is unknown or cannot be recomputed.
+        InputError: no order is searched, or a layer is unknown.
     """
     from ...plan import recomputed_layers
 
@@ -216,7 +216,7 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
     usual = cluster.transport if cluster.transport in _SCHEDULES else "hidden"
     sizes = _sizes(flags, micro_batches_of(flags["batch"]), loaded.name)
     limits = _limits(flags, usual, None if cluster.engines == "split" else cluster.engines)
-    layers = _recomputed(flags, loaded)
+    layers, storage = _recomputed(flags, loaded), Storage.all_in(number, copies)
 
     def question(given: Factors) -> Question:
         there = varied(cluster, given) if given else cluster
@@ -226,13 +226,11 @@ def of_boards(network: str | None, flags: dict[str, Any]) -> Explored:
 
         @functools.cache
         def stages_of(samples: int) -> Stages:
-            return BoardStages(loaded, boards, samples, Storage.all_in(number, copies))
+            return BoardStages(loaded, boards, samples, storage)
 
         @functools.cache
         def again_of(samples: int) -> Stages:
-            return BoardStages(
-                loaded, boards, samples, Storage.all_in(number, copies), recomputed=layers
-            )
+            return BoardStages(loaded, boards, samples, storage, recomputed=layers)
 
         return Question(
             stages_of,
