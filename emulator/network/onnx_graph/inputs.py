@@ -32,12 +32,7 @@ def are_pixels(graph: OnnxGraph, samples: int | None, pixels: int) -> bool:
         for node in graph.nodes
         if {*node.inputs} & {*graph.inputs} and node.operator != "Shape"
     ]
-    known = {name: constant.numbers for name, constant in graph.constants.items()}
-    known |= {
-        node.outputs[0]: node.constant().numbers
-        for node in graph.nodes
-        if node.operator == "Constant"
-    }
+    known = {name: constant.numbers for name, constant in graph.known.items()}
     rows = (samples, pixels), (samples, -1), (0, pixels), (0, -1), (-1, pixels)
     return bool(takers) and all(
         node.operator in ("Flatten", "Unsqueeze")

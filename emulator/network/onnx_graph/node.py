@@ -225,6 +225,12 @@ class OnnxGraph:
     opset: int = 1
 
     @property
+    def known(self) -> dict[str, Constant]:
+        """The constants of the file, and those that nodes are."""
+        nodes = (node for node in self.nodes if node.operator == "Constant")
+        return {**self.constants, **{node.outputs[0]: node.constant() for node in nodes}}
+
+    @property
     def input_sizes(self) -> tuple[int | None, ...]:
         """The dimensions of the only input; () if there is not exactly one."""
         return next(iter(self.inputs.values())) if len(self.inputs) == 1 else ()

@@ -28,8 +28,8 @@ def _with_one_input(graph: OnnxGraph) -> OnnxGraph:
     """
     sizes = [*graph.inputs.values()]
     lengths = [own[1] for own in sizes if len(own) == 2 and own[1] is not None]
-    alike = len({own[:1] for own in sizes}) == 1 and len(lengths) == len(sizes)
-    if len(sizes) < 2 or not alike or not all(_is_looked_up(graph, name) for name in graph.inputs):
+    fits = len({own[:1] for own in sizes}) == 1 and len(lengths) == len(sizes)
+    if len(sizes) < 2 or not fits or not all(_is_looked_up(graph, name) for name in graph.inputs):
         return graph
     name, ends = "+".join(graph.inputs), [*itertools.accumulate(lengths, initial=0)]
     cuts = []
@@ -56,12 +56,9 @@ def _is_looked_up(graph: OnnxGraph, name: str) -> bool:
 def _with_splits(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with a Split for each list of a constant's parts."""
     lists = {node.outputs[0]: node for node in graph.nodes if node.operator == "SplitToSequence"}
-    numbers = {name: constant.numbers for name, constant in graph.constants.items()}
-    numbers |= {
-        node.outputs[0]: node.constant().numbers
-        for node in graph.nodes
-        if node.operator == "Constant" and lists
-    }
+    if not lists:
+        return graph
+    numbers = {name: constant.numbers for name, constant in graph.known.items()}
     parts: dict[str, dict[int, str]] = {name: {} for name in lists}
     for node in graph.nodes:
         for name in {*node.inputs} & lists.keys():

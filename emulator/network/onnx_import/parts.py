@@ -17,10 +17,7 @@ def with_parts(graph: OnnxGraph) -> OnnxGraph:
     splits = {node.outputs[0]: node for node in graph.nodes if node.operator == "SplitToSequence"}
     if not splits:
         return graph
-    known = dict(graph.constants)
-    known |= {
-        node.outputs[0]: node.constant() for node in graph.nodes if node.operator == "Constant"
-    }
+    known = graph.known
     nodes, constants, kept = list[OnnxNode](), dict(graph.constants), set[str]()
     for node in graph.nodes:
         made = None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import Constant, OnnxGraph, OnnxNode
+from ..onnx_graph import OnnxGraph, OnnxNode
 
 Numbers = NDArray[np.float64]
 
@@ -95,11 +95,9 @@ class _Arithmetic:
             for name in node.inputs:
                 self._takers[name].append(node)
         self._outputs = {*graph.outputs}
-        self._constants: dict[str, Constant] = dict(graph.constants)
+        self._constants = graph.known
         for node in graph.nodes:
-            if node.operator == "Constant":
-                self._constants[node.outputs[0]] = node.constant()
-            elif (
+            if (
                 node.operator in ("Reshape", "Cast", "CastLike")
                 and (known := self._constants.get(node.inputs[0]))
                 and known.numbers
