@@ -244,7 +244,7 @@ def _courses(
 def _check_memory(
     stages: Stages, cut: Partition, kept: Sequence[int], memory_bytes: int | None
 ) -> None:
-    """Check that stages with so many kept micro-batches take no more memory than is allowed.
+    """Check that stages that keep `kept` micro-batches take no more memory than is allowed.
 
     Raises:
         DoesNotFit: one does.
@@ -257,7 +257,7 @@ def _check_memory(
 def _check_peaks(
     stages: Stages, cut: Partition, peaks: Sequence[int], memory_bytes: int | None
 ) -> None:
-    """Check that stages with so many bytes of features take no more memory than is allowed.
+    """Check that stages with `peaks` bytes of features take no more memory than is allowed.
 
     Raises:
         DoesNotFit: one does.

@@ -128,7 +128,7 @@ def channel_memories(
     count: int, words: int, number: NumberFormat, begin: int = 0, side_by_side: int = 1
 ) -> Buffer:
     """Return the size of a memory of `words` words for each of `count` channels, from `begin` on of
-    their lines, of which so many lie side by side.
+    their lines, `side_by_side` of which lie in one row.
     """
     plain = _memories(count, words, number.bits)
     if not number.block:

@@ -181,7 +181,7 @@ def seed_literal(seed: int) -> str:
 @dataclasses.dataclass(frozen=True)
 class RowDraws:
     """The random words of a map's rows, as `sv/row_words.sv` draws them: for the tensor and the
-    purpose that `stream` says, of so many channels of the map `apart`, from the `first` one on.
+    purpose that `stream` says, of channels of the map `apart`, from the `first` one on.
     """
 
     stream: str
@@ -225,7 +225,7 @@ class RowDraws:
         return self.first_cycle + 2
 
     def parameters(self, seed: int, depth: int) -> Mapping[str, int | str]:
-        """Return the parameters of `round_rows` for a run's seed and so many rows that wait."""
+        """Return the parameters of `round_rows` for a run's seed; `depth` rows may wait."""
         return {
             "FIRST": self.first,
             "APART": self.apart,

@@ -185,9 +185,7 @@ class NumberFormat:
         return self.grid.lines if isinstance(self.grid, BlockGrid) else 1
 
     def scaled_lines(self, lines: int, side_by_side: int) -> int:
-        """Return how many of some lines have scales of their own, where so many lie side by
-        side.
-        """
+        """Return how many of some lines have scales of their own, `side_by_side` in a row."""
         return -(-lines // side_by_side) * -(-side_by_side // self.lines) if lines else 0
 
     @property

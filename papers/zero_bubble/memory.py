@@ -49,7 +49,7 @@ def kept_layers(
 
 
 def _parameters(model: Model, layers: int, *, is_first: bool, is_last: bool) -> int:
-    """Return the parameters of a GPU with so many layers."""
+    """Return the parameters of a GPU with `layers` layers."""
     of_ends = is_first * (_VOCABULARY + TOKENS) + is_last * _VOCABULARY
     return 12 * layers * model.features**2 + of_ends * model.features
 

@@ -33,7 +33,7 @@ class Attention(RowLayer):
     the rows before it, else all. In training, each share that a row has of another is zeroed with
     probability `dropout`, and the others are scaled.
 
-    With `keys`, queries see another sequence of so many rows, as a decoder's see an encoder's
+    With `keys`, queries see that many rows of another sequence, as a decoder's see an encoder's
     results (section 3.2.3). The map that it takes has rows of keys, then as many of values, then
     those of the queries, each head by head: a `concat` of rows makes it of three layers' results.
     """
