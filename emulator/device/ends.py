@@ -96,18 +96,24 @@ class ImageSource:
     Images that are read when they are needed are read ahead in the background, and augmented as in
     the epoch `epoch`.
 
-    `entry` is the (channels, rows, columns) that the first layer takes: those of the images, or,
-    where rows are time steps, (channels·columns, rows, 1), with the columns of each channel one
-    after the other.
+    `entry` is the (channels, rows, columns) that the first layer takes: those of the images; or with
+    zeros around these, so many rows and columns before the first as `corner` says; or, where rows
+    are time steps, (channels·columns, rows, 1), with the columns of each channel one after the
+    other.
     """
 
     def __init__(
-        self, images: Images, normalisation: Normalisation, arena: Arena, entry: Shape | None = None
+        self,
+        images: Images,
+        normalisation: Normalisation,
+        arena: Arena,
+        entry: Shape | None = None,
+        corner: tuple[int, int] = (0, 0),
     ) -> None:
         self._images, self._normalisation, self._arena = images, normalisation, arena
         self._reading = ReadAhead(images) if isinstance(images, LazyImages) else None
         channels, *size = entry or images.shape[1:]
-        self._entry = (*size, channels)
+        self._entry, self._corner = (*size, channels), corner
         self.order: NDArray[np.int64] = np.arange(len(images))
         self.epoch: int | None = None
 
@@ -124,10 +130,21 @@ class ImageSource:
             )
         maps = self._arena.take((span.samples, *self._entry))
         by_channel = maps
-        if self._entry != (rows, columns, channels):
+        if self._entry[2] != channels:
             by_channel = maps.reshape(span.samples, rows, channels, columns).swapaxes(2, 3)
+        elif self._entry != (rows, columns, channels):
+            by_channel = _within(maps, (rows, columns), self._corner)
         self._normalisation.apply_channels_last(pixels, by_channel)
         return maps
+
+
+def _within(maps: Data, size: tuple[int, ...], corner: tuple[int, int]) -> Data:
+    """Return where images of this size (rows, columns) stand in maps (samples, rows, columns,
+    channels), after filling these with zeros.
+    """
+    maps[...] = 0
+    (rows, columns), (above, left) = size, corner
+    return maps[:, above : above + rows, left : left + columns]
 
 
 class TextSource(ImageSource):
@@ -164,15 +181,20 @@ class TextSource(ImageSource):
 
 class MapSource(ImageSource):
     """Source of maps as the first layer takes them, from `maps` (N, channels, rows, columns) as the
-    network does.
+    network does; `entry` and `corner` are those of `ImageSource`.
     """
 
-    def __init__(self, maps: Data, arena: Arena, entry: Shape) -> None:
-        by_row = (
-            maps.transpose(0, 2, 1, 3) if maps.shape[1:] != entry else maps.transpose(0, 2, 3, 1)
-        )
+    def __init__(
+        self, maps: Data, arena: Arena, entry: Shape, corner: tuple[int, int] = (0, 0)
+    ) -> None:
         channels, rows, columns = entry
-        self._maps, self._arena = by_row.reshape(len(maps), rows, columns, channels), arena
+        self._arena = arena
+        if maps.shape[1] != channels:
+            self._maps = maps.transpose(0, 2, 1, 3).reshape(len(maps), rows, columns, channels)
+            return
+        own = maps.transpose(0, 2, 3, 1)
+        self._maps = np.empty((len(maps), rows, columns, channels), maps.dtype)
+        _within(self._maps, own.shape[1:3], corner)[...] = own
 
     def images(self, span: SampleSpan) -> Data:
         """See `ImageSource`."""

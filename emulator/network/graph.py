@@ -18,7 +18,7 @@ from ..common import InputError, plural
 from .description import Description, Node
 from .layer import Layer, Network, SfuStep
 from .operation import Closing, LayerOperation, Operation, SfuOperation
-from .shape import Shape, Tensor, shown
+from .shape import Pair, Shape, Tensor, shown
 
 IMAGES = "images"
 """The name of the network's inputs in `from`."""
@@ -42,7 +42,14 @@ def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -
     for place, (where, node) in enumerate(zip(places, description.layers, strict=True)):
         graph.add(where, node, is_last=place + 1 == len(description.layers))
     layers = graph.layers(description)
-    return Network(description.name, description.input, description.start, layers, loss=graph.loss)
+    return Network(
+        description.name,
+        description.input,
+        description.start,
+        layers,
+        loss=graph.loss,
+        corner=graph.corner,
+    )
 
 
 @dataclasses.dataclass
@@ -60,7 +67,7 @@ class _Graph:
     """The layers opened so far, and the tensors that operations may take."""
 
     def __init__(self, images: Tensor, source: str) -> None:
-        self._source = source
+        self._source, self._images = source, images
         self._named = {IMAGES: images}
         self._places: dict[int, str] = {}
         self._latest = images
@@ -70,6 +77,8 @@ class _Graph:
         self._vocabulary_parallel = False
         self.loss = ""
         """The operation that closes the network."""
+        self.corner: Pair = (0, 0)
+        """Rows and columns of zeros before an image's first."""
 
     def add(self, where: str, node: Node, *, is_last: bool) -> None:
         """Add the next operation of the description; messages about it begin with `where`."""
@@ -88,8 +97,14 @@ class _Graph:
             self._result = taken[0]
             self._close(where, operation)
             return
-        if not self._opened and isinstance(operation, SfuOperation) and operation.may_begin:
-            self._begin(where, node, taken[0])
+        begun = self._named[IMAGES] is not self._images
+        if (
+            isinstance(operation, SfuOperation)
+            and operation.may_begin
+            and not self._opened
+            and not begun
+        ):
+            self._begin(where, node, operation, taken[0])
             return
         if not self._opened and not isinstance(operation, LayerOperation):
             raise InputError(
@@ -113,9 +128,9 @@ class _Graph:
         self._places[made.number] = where
         self._latest = made
 
-    def _begin(self, where: str, node: Node, images: Tensor) -> None:
+    def _begin(self, where: str, node: Node, operation: SfuOperation, images: Tensor) -> None:
         """Let the source of images do an operation that stands before the first layer."""
-        shape = _output(where, node.operation, [images.shape])
+        shape, self.corner = _output(where, operation, [images.shape]), operation.corner
         self._latest = self._named[IMAGES] = dataclasses.replace(images, shape=shape)
         if node.name is not None:
             self._name(where, node.name, self._latest)

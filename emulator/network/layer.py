@@ -260,6 +260,8 @@ class Network(Figures):
     note: str = dataclasses.field(default="", repr=False, compare=False)
     loss: str = "softmax"
     """The operation that closes it, or another loss that a run has in its place."""
+    corner: Pair = (0, 0)
+    """Rows and columns of zeros before the first of an image, where `zeros` stand before all layers."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description, which `emuchain.load_network` takes."""
@@ -289,8 +291,8 @@ class Network(Figures):
 
     @property
     def entry(self) -> Shape:
-        """(channels, rows, columns) of what the first layer takes: the input, or the sequence that
-        it becomes.
+        """(channels, rows, columns) of what the first layer takes: the input, with zeros around it,
+        or the sequence that it becomes.
         """
         return self.layers[0].input
 

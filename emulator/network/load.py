@@ -207,8 +207,13 @@ def onnx_image(weights: Mapping[str, Arrays], network: Network, blame: str) -> b
     nodes = Nodes(network.name, blame)
     name, form, sizes = _input(network, nodes)
     taken = nodes.begin(name, form, network.entry if form is Form.STEPS else network.input)
-    if network.entry != network.input:
+    if network.entry[0] != network.input[0]:
         nodes.begin(nodes.steps(taken, "sequence"), Form.STEPS, network.entry)
+    elif network.entry != network.input:
+        sizes_around = zip(network.entry[1:], network.input[1:], network.corner, strict=True)
+        behind = (size - own - before for size, own, before in sizes_around)
+        pads = nodes.numbers("zeros.pads", 0, 0, *network.corner, 0, 0, *behind)
+        nodes.begin(nodes.add("Pad", [taken, pads], "zeros"), Form.MAPS, network.entry)
     for layer in network.layers:
         operation, held, learners = layer.operation, weights[layer.name], 0
         made = f"{layer.name}/made"

@@ -140,6 +140,9 @@ class SfuOperation(Operation):
     may_begin: ClassVar[bool] = False
     """Whether it may stand before the first layer: then the source of images does it."""
 
+    corner: ClassVar[Pair] = (0, 0)
+    """Rows and columns of zeros that it then puts before the first."""
+
     def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
         """Return which row of the result waits for which row of an input of this shape; None where
         each waits for the same row.

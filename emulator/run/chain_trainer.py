@@ -327,7 +327,8 @@ def trained_mini_batches(plan: ChainPlan, data: Dataset) -> Reference:
         trainer.train(0, leg)
     order = epoch_order(config.seed, 0, data.n_train)
     arena = Arena()
-    source = ImageSource(data.train_images, data.normalisation(), arena, plan.network.entry)
+    own = plan.network.entry, plan.network.corner
+    source = ImageSource(data.train_images, data.normalisation(), arena, *own)
     source.order, source.epoch = order, 0
     images = source.images(MicroBatch(0, 0, 0, data.n_train).whole)
     formats = MapFormats(config.precision, config.seed, arena)

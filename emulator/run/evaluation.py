@@ -260,7 +260,7 @@ def _source(samples: NDArray[Any], run: RunWeights) -> tuple[ImageSource, int]:
             " `data.normalisation().apply(images)`",
         )
     maps = forms[shape].reshape(-1, *network.input).astype(np.float32)
-    return MapSource(maps, arena, network.entry), len(samples)
+    return MapSource(maps, arena, network.entry, network.corner), len(samples)
 
 
 def _refused(samples: NDArray[Any], wanted: str) -> InputError:

@@ -105,7 +105,8 @@ class Ends:
 
         def source(images: Images) -> ImageSource | None:
             if normalisation is not None:
-                return ImageSource(images, normalisation, chain.arena, network.entry)
+                own = network.entry, network.corner
+                return ImageSource(images, normalisation, chain.arena, *own)
             if not chain.starts_here:
                 return None
             return TextSource(

@@ -132,6 +132,11 @@ class OnnxNode:
         origin = f", PyTorch's {self.origin}" if self.origin else ""
         return f"{self.source}: node {self.name!r} ({repr(self.operator)[1:-1]}){origin}"
 
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The inputs of which it takes the numbers, and not the shape or the type alone."""
+        return self.inputs[: {"Shape": 0, "CastLike": 1}.get(self.operator)]
+
     def refusal(self, problem: str) -> InputError:
         """Return an error about this node."""
         belongs = f"; {self.belongs}, which is not supported" if self.belongs else ""

@@ -78,9 +78,8 @@ class Walk:
         )
         self._made = {name for node in graph.nodes for name in node.outputs}
         self._makers: dict[str, OnnxNode] = {}
-        takers = (node for node in graph.nodes if node.operator != "Shape")
         self._uses = collections.Counter(
-            [*graph.outputs, *(name for node in takers for name in node.inputs)]
+            [*graph.outputs, *(name for node in graph.nodes for name in node.operands)]
         )
 
     def _begin(self, graph: OnnxGraph) -> Value:

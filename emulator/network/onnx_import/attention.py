@@ -100,8 +100,7 @@ class Attentions:
         """
         nodes: list[OnnxNode] = []
         while (node := self._makers.get(name)) is not None and node.operator in operators:
-            given = node.inputs[:1] if node.operator == "CastLike" else node.inputs
-            taken = [own for own in given if own and own not in self._constants]
+            taken = [own for own in node.operands if own and own not in self._constants]
             if (
                 node.operator == "Where" and len(taken) == 2 and taken[0] in self._makers
             ):  # of what is no number

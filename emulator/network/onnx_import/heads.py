@@ -82,8 +82,8 @@ def constants_of(graph: OnnxGraph) -> set[str]:
     """Return the names of all constants, computed ones, too."""
     names = {*graph.constants, ""}
     for node in graph.nodes:
-        taken = node.inputs[:1] if node.operator == "CastLike" else node.inputs
-        if node.operator in ("Constant", "Shape") or (taken and {*taken} <= names):
+        taken = {*node.operands}
+        if node.operator in ("Constant", "Shape") or (taken and taken <= names):
             names.update(node.outputs)
     return names
 

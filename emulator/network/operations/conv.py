@@ -167,10 +167,12 @@ class Conv(LayerOperation):
             window, zeros = window_keys(walk, node, value, kernel, uneven=True)
         expected = value
         if any(zeros.values()):
-            if walk.step_of(value) is None:
+            between = zeros.get("scale", (1, 1)) != (1, 1)
+            alone = all(map(walk.is_used_once, node.inputs[:1]))
+            if walk.step_of(value) is None and (between or not alone):
                 raise node.refusal(
-                    "puts zeros around or between a network's inputs, other ones than as many on"
-                    " each side; that is supported behind a layer: pad the inputs themselves"
+                    "puts zeros around a network's inputs that others take, too, or between them;"
+                    " that is supported behind a layer: pad the inputs themselves"
                 )
             value = walk.step(node, Zeros, zeros, value, axes=value.axes)
         keys = {

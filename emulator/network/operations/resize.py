@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...common import NotNegative, PositivePair
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, RowMap, SfuOperation, SfuRows, SfuStep
-from ..shape import Shape
+from ..shape import Pair, Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 
 if TYPE_CHECKING:
@@ -241,6 +241,16 @@ class Zeros(SfuOperation):
 
     by_channel = True
     type = "zeros"
+
+    @property
+    def may_begin(self) -> bool:  # type: ignore[override]  # around images, but not between pixels
+        """See `SfuOperation`."""
+        return self.scale == (1, 1)
+
+    @property
+    def corner(self) -> Pair:  # type: ignore[override]  # as it says
+        """See `SfuOperation`."""
+        return self.above, self.left
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""

@@ -30,6 +30,7 @@ class NetworkModule(nn.Module):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self._entry, self._symbols = network.entry, network.takes_symbols
+        self._corner = network.corner
         self._steps_first = network.takes_sequence and not self._symbols
         self._by_steps = network.result_steps > 1
         self._makes_maps = network.has_map_results
@@ -49,8 +50,12 @@ class NetworkModule(nn.Module):
         channels, rows, columns = self._entry
         if self._steps_first and x.ndim == 3:
             x = x.transpose(1, 2)
-        elif x.ndim == 4 and x.shape[1:] != self._entry:  # rows become steps (`sequence`)
+        elif x.ndim == 4 and x.shape[1] != channels:  # rows become steps (`sequence`)
             x = x.permute(0, 1, 3, 2).flatten(1, 2)
+        elif x.ndim == 4 and x.shape[1:] != self._entry:
+            above, left = self._corner
+            below, right = rows - above - x.shape[2], columns - left - x.shape[3]
+            x = nn.functional.pad(x, (left, right, above, below))
         known = {0: x if self._symbols else x.reshape(-1, channels, rows, columns)}
         for place, call in enumerate(self._calls):
             taken = [known[number] for number in call.reads]

@@ -53,10 +53,11 @@ def conv_with(**keys: Any) -> Graph:
     return small(lambda g: g.conv("odd", 4, 4, 3, **keys))
 
 
-def of_inputs(**keys: Any) -> Graph:
-    """A network that begins with a convolution."""
+def of_inputs() -> Graph:
+    """Images that a convolution pads unevenly, and another one takes as they are."""
     graph = Graph("n", 3, 8, 8)
-    graph.conv("odd", 3, 4, 3, **keys)
+    graph.conv("odd", 3, 4, 3, pads=[0, 0, 1, 1])
+    graph.conv("other", 3, 4, 3, "x")
     return graph
 
 
@@ -92,12 +93,8 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
     "uneven padding of inputs": (
-        lambda: of_inputs(pads=[0, 0, 1, 1]),
-        ["'odd'", "puts zeros around or between a network's inputs"],
-    ),
-    "uneven padding by its name": (
-        lambda: of_inputs(auto_pad="SAME_UPPER", pads=[0] * 4, strides=[2, 2]),
-        ["'odd'", "puts zeros around or between a network's inputs"],
+        of_inputs,
+        ["'odd'", "puts zeros around a network's inputs that others take, too"],
     ),
     "uneven padding of a pool": (
         lambda: small(op("AveragePool", kernel_shape=[2, 2], pads=[0, 0, 1, 1], name="odd")),

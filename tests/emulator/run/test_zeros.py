@@ -13,7 +13,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.common import InputError
-from emuchain.emulator.data import Dataset
+from emuchain.emulator.data import Dataset, Normalisation
 from emuchain.emulator.network import Site, load_network
 from emuchain.emulator.network.operation import SfuStep
 from emuchain.emulator.network.operations.resize import Zeros
@@ -102,6 +102,47 @@ def test_padding_goes_through_onnx(tmp_path: Path, one_line: Any) -> None:
     assert one_line(error)
 
 
+def test_around_images_they_are_those_of_the_source(tmp_path: Path, bits: Bits) -> None:
+    """The run is that on images with such zeros, in files and in PyTorch, too."""
+    conv, ends = {"type": "conv", "channels": 4, "kernel": 3, "stride": 2}, {"above": 2, "right": 2}
+    maps = np.random.default_rng(5).integers(0, 256, (24, 3, 8, 8), np.uint8)
+    around = np.pad(maps, ((0, 0), (0, 0), (2, 0), (0, 2)), constant_values=127)
+    made, labels = [], np.arange(24) % 10
+    for images, layers in (
+        (maps, [{"type": "zeros", **ends}, conv]),
+        (around, [conv]),
+    ):
+        given = Normalisation(np.full(3, 127, np.float32), np.full(3, 64, np.float32))
+        parts = images, labels, images[:10], labels[:10], tuple("0123456789")
+        network = {**of_images("around", *layers), "input": images.shape[1:]}
+        data = Dataset("random", *parts, given=given)
+        made.append(emuchain.train(network, data=data, devices=2, **KEYS))
+    run, other = made
+    assert bits(run.weights) == bits(other.weights)
+    assert run.virtual_time_ps == other.virtual_time_ps
+    x = (maps.astype(np.float32) - 127) / 64
+    logits = emuchain.predict(run, x)
+    assert np.array_equal(logits, emuchain.predict(other, (around.astype(np.float32) - 127) / 64))
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
+    theirs = run.to_torch()(torch.from_numpy(x)).detach().numpy()
+    assert np.abs(theirs - logits).max() <= 1e-5 * np.abs(logits).max()
+    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
+    emuchain.export(run, tmp_path / "around.onnx")
+    read = load_network(str(tmp_path / "around.onnx"))
+    network = load_network(
+        {**of_images("around", {"type": "zeros", **ends}, conv), "input": [3, 8, 8]}
+    )
+    assert (read.layers, read.corner) == (network.layers, (2, 0))
+
+
+@pytest.mark.parametrize("first", [{"type": "zeros", "scale": 2}, {"type": "zeros", "left": 1}])
+def test_one_operation_may_begin(first: dict[str, Any], one_line: Any) -> None:
+    layers = [{"type": "zeros", "above": 1}, first, *NETWORK["layers"]]
+    with pytest.raises(InputError, match="a network begins with a layer") as error:
+        load_network({**NETWORK, "layers": layers})
+    assert one_line(error)
+
+
 def test_models_of_pytorch_are_taken(tmp_path: Path, one_line: Any) -> None:
     """Training and its weights are PyTorch's; a file of them is the same network."""
     torch = pytest.importorskip("torch", reason="PyTorch, of which this model is, is missing")
@@ -114,7 +155,8 @@ def test_models_of_pytorch_are_taken(tmp_path: Path, one_line: Any) -> None:
         return nn.Sequential(*first, nn.ReLU(), *ends)
 
     middle = [
-        *(nn.Conv2d(3, 6, 3, 2), nn.Conv2d(6, 4, 4, padding="same"), nn.ReLU()),
+        *(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(3, 6, 3, 2)),  # as EfficientNet of TensorFlow
+        *(nn.Conv2d(6, 4, 4, padding="same"), nn.ReLU()),
         nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2),
         *(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(6, 4, 3, 2)),
         *(nn.ConvTranspose2d(4, 4, 2, 2, bias=False), nn.ConvTranspose2d(4, 4, 3, padding=1)),
@@ -141,7 +183,7 @@ def test_models_of_pytorch_are_taken(tmp_path: Path, one_line: Any) -> None:
         layer.sfu for layer in network.layers
     ]
     for other, message in (
-        ([nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(3, 4, 2, 2)], "a network's inputs"),
+        ([nn.ConvTranspose2d(3, 4, 2, 2)], "a network's inputs"),
         ([nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 4, 3, dilation=2)], "`dilations` = "),
         ([nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 4, 2, 2, 2)], "cuts off more than"),
     ):
