@@ -1,8 +1,12 @@
-"""Group normalisation that a graph spells out, as one node each.
+"""Norms over whole maps that a graph spells out, as one node each.
 
-ONNX has it since version 21; PyTorch's exporters write it for all versions as
+ONNX has group normalisation since version 21; PyTorch's exporters write it for all versions as
 
     Reshape (samples, groups, all else) - InstanceNormalization - Reshape back - Mul - Add
+
+It has no word for global response normalisation, which is
+
+    ReduceL2 - ReduceMean - Add - Div - Mul, where Div takes the length, too, and Mul what it is of
 """
 
 from __future__ import annotations
@@ -19,13 +23,16 @@ _ALIKE = ("Cast", "CastLike", "Identity", "Reshape", "Unsqueeze")
 """Operators whose result has the numbers of their first input, in the same order."""
 
 
-def with_group_norms(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with one node for each group normalisation that several nodes make."""
-    if not any(node.operator == "InstanceNormalization" for node in graph.nodes):
+def with_map_norms(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with one node for each group and global response normalisation that several
+    nodes make.
+    """
+    kinds = {"InstanceNormalization": _Spelling.of, "ReduceL2": _Spelling.response}
+    if not any(node.operator in kinds for node in graph.nodes):
         return graph
     spelling, dropped, placed = _Spelling(graph), set[int](), dict[int, OnnxNode]()
     for node in graph.nodes:
-        several = spelling.of(node) if node.operator == "InstanceNormalization" else None
+        several = kinds[node.operator](spelling, node) if node.operator in kinds else None
         if several is not None:
             nodes, operator = several
             dropped.update(map(id, nodes))
@@ -87,6 +94,38 @@ class _Spelling:
         return nodes, dataclasses.replace(
             nodes[-1], operator="GroupNormalization", inputs=tuple(arrays), attributes=keys
         )
+
+    def response(self, length: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+        """Return the nodes of the global response normalisation that a length belongs to, in order,
+        and the one in their place: a ReduceL2 with all that they say.
+        """
+        takers = {node.operator: node for node in self._takers[length.outputs[0]]}
+        mean, share = takers.get("ReduceMean"), takers.get("Div")
+        total = None if mean is None else self._taker(mean.outputs[0], "Add")
+        product = None if share is None else self._taker(share.outputs[0], "Mul")
+        if mean is None or share is None or total is None or product is None:
+            return None
+        [epsilon] = [self._numbers(own) for own in total.inputs if own != mean.outputs[0]]
+        is_whole = (
+            len(self._takers[length.outputs[0]]) == 2
+            and length.outputs[0] not in self._graph.outputs
+            and share.inputs == (length.outputs[0], total.outputs[0])
+            and {*product.inputs} == {length.inputs[0], share.outputs[0]}
+            and all(node.integer("keepdims", 1) == 1 for node in (length, mean))
+        )
+        if not is_whole or len(epsilon) != 1:
+            return None
+        keys: dict[str, Any] = {"epsilon": float(epsilon[0])}
+        keys |= {"over": self._axes(length), "of": self._axes(mean)}
+        made = dataclasses.replace(
+            length, inputs=length.inputs[:1], outputs=product.outputs, attributes=keys
+        )
+        return [length, mean, total, share, product], made
+
+    def _axes(self, node: OnnxNode) -> tuple[int, ...]:
+        """Return the axes that a node reduces."""
+        given = self._numbers(node.inputs[1]) if node.has_input(1) else ()
+        return tuple(map(int, given)) or node.integers("axes", ())
 
     def _taker(self, name: str, operator: str, besides: Sequence[str] = ()) -> OnnxNode | None:
         """Return the one node that takes a value, if it is of this operator, and others only read

@@ -1,4 +1,6 @@
-"""Group normalisation: each sample by itself, the channels of a group over all rows and columns."""
+"""Norms of each sample by itself, over all rows and columns: group normalisation, of the channels
+of a group, and global response normalisation, of each channel beside all.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from ....kernels.layers.group_norm import (
     group_norm_forward,
     group_norm_gradient,
 )
+from ....kernels.layers.response_norm import response_norm_error, response_norm_forward
 from ...common import Channels, PositiveFinite
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuRows, SfuStep
@@ -24,18 +27,33 @@ if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
 
 
+class _OfWholeMaps(SfuOperation):
+    """The base of norms whose sums are over whole maps: a row of the result waits for the last row,
+    and so does a row of errors.
+    """
+
+    keeps_map = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0]
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`."""
+        last = np.full(shape[1], shape[1] - 1)
+        return SfuRows(last, last)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupNorm(SfuOperation):
+class GroupNorm(_OfWholeMaps):
     """A group of channels less their mean over a sample, over their deviation, scaled and shifted.
 
-    In as many `groups` as channels it is instance normalisation (Wu and He, 2018). A row of the
-    result waits for the last row, and so does a row of errors.
+    In as many `groups` as channels it is instance normalisation (Wu and He, 2018).
     """
 
     groups: Channels
     epsilon: PositiveFinite = 1e-5
 
-    keeps_map = True
     type = "group-norm"
     torch_names: ClassVar[Mapping[str, str]] = {"scale": "weight", "shift": "bias"}
     of_value = Arithmetic(10)  # two sums, normal, result; back: two sums, dx by two, two gradients
@@ -47,7 +65,7 @@ class GroupNorm(SfuOperation):
             raise ValueError(
                 f"`groups` = {self.groups} does not divide {inputs[0][0]} channels into equal groups"
             )
-        return inputs[0]
+        return super().output(inputs)
 
     def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
         """See `SfuOperation`; with a root and a division for each group."""
@@ -56,11 +74,6 @@ class GroupNorm(SfuOperation):
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`; each channel has a scale and a shift."""
         return 2 * made[0]
-
-    def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`; sums are over whole maps."""
-        last = np.full(shape[1], shape[1] - 1)
-        return SfuRows(last, last)
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
@@ -153,3 +166,93 @@ class GroupNormUnit(Unit):
         """See `Unit`."""
         x, statistics, dz = kept
         group_norm_gradient(x, statistics, dz, sums["scale"], sums["shift"], fresh=fresh)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlobalResponseNorm(_OfWholeMaps):
+    """Each channel times its length over all pixels, beside the mean length of all channels.
+
+    It is the norm of ConvNeXt V2 (Woo et al., 2023, equations 1 to 3). Its factors and terms of
+    channels, and the shortcut around it, are `scale`, `shift` and `add`.
+    """
+
+    epsilon: PositiveFinite = 1e-6
+
+    type = "global-response-norm"
+    of_value = Arithmetic(5)  # sum of squares, product; back: sum of x dy, dx by two
+    onnx = ("ReduceL2",)
+
+    def arithmetic(self, shape: Shape, made: Shape) -> Arithmetic:
+        """See `SfuOperation`; with a root and a division for each channel, and a division for
+        all.
+        """
+        return super().arithmetic(shape, made)._replace(divisions=2 * shape[0] + 1)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        epsilon = self.epsilon
+
+        class GlobalResponseNorm(nn.Module):
+            def forward(self, x: Any) -> Any:
+                length = torch.linalg.vector_norm(x, dim=(2, 3), keepdim=True)
+                return x * (length / (length.mean(1, keepdim=True) + epsilon))
+
+        return GlobalResponseNorm()
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the node is the length, with what `with_map_norms` finds behind it.
+
+        Raises:
+            InputError: it is another length, or over other axes.
+        """
+        value, over, mean_of = walk.take(node), node.integers("over", ()), node.integers("of", ())
+        axes = walk.axes_of(value)
+        places = [tuple(place % len(axes) for place in own) for own in (over, mean_of)]
+        named = [{axes[place] for place in own} for own in places]
+        if {*axes} != {"samples"} | named[0] | named[1] or named[1] != {"channels"}:
+            raise node.refusal(
+                "computes lengths; only those of channels over rows and columns, over their mean,"
+                " and times the channels, as in global response normalisation, are supported"
+            )
+        return walk.step(node, cls, {"epsilon": node.number("epsilon", 0.0)}, value, like=value)
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; ONNX has no word for it, so it is spelled out."""
+        out.expect(Form.MAPS, Form.STEPS)
+        nodes, name, form = out.nodes, out.name, out.form
+        over, channels = ([2, 3], [1]) if form is Form.MAPS else ([1], [2])
+        length = nodes.add("ReduceL2", [out.x], f"{name}/length", name, axes=over)
+        mean = nodes.add("ReduceMean", [length], f"{name}/mean", axes=channels)
+        total = nodes.add("Add", [mean, out.number("epsilon", self.epsilon)], f"{name}/total")
+        share = nodes.add("Div", [length, total], f"{name}/share")
+        out.nodes.add("Mul", [out.x, share], out.result)
+        nodes.name(out.makes, out.result, form)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return GlobalResponseNormUnit(self, site)
+
+
+class GlobalResponseNormUnit(Unit):
+    """Global response normalisation; it keeps its inputs, and a length for each channel."""
+
+    def __init__(self, norm: GlobalResponseNorm, site: Site) -> None:
+        super().__init__(site)
+        self._epsilon = norm.epsilon
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y, lengths = self.arena.take(x.shape), self.arena.take((len(x), x.shape[3]))
+        response_norm_forward(x, y, lengths, epsilon=self._epsilon)
+        return y, (x, lengths)
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        x, lengths = state
+        dx = self.arena.take(dz.shape)
+        response_norm_error(x, lengths, dz, dx, epsilon=self._epsilon)
+        return (dx,)

@@ -120,6 +120,7 @@ KEPT = {
     ),
     **{
         "group-norm": 1,
+        "global-response-norm": 1,
         "multiply": 2,
         "scale": 1,
         "prelu": 1,

@@ -1,5 +1,5 @@
-"""Group normalisation on chains: the same bits and times however a network is cut, the same step as
-PyTorch, and its way through ONNX and from models of PyTorch.
+"""Group and global response normalisation on chains: the same bits and times however a network is
+cut, the same step as PyTorch, and their way through ONNX and from models of PyTorch.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ NETWORK = of_images(
     {"type": "conv", "channels": 12, "kernel": 3, "pad": 1, "name": "c2"},
     {"type": "group-norm", "groups": 12, "name": "n2"},
     *({"type": "add", "from": ["n2", "n1"]}, {"type": "relu"}),
+    {"type": "conv", "channels": 16, "kernel": 1, "name": "c3"},
+    *({"type": "gelu", "name": "x"}, {"type": "global-response-norm"}),
+    *({"type": "scale"}, {"type": "shift", "name": "y"}),  # as in ConvNeXt V2
+    {"type": "add", "from": ["y", "x"]},
     {"type": "max-pool", "kernel": 2},
 )
 
@@ -44,7 +48,8 @@ def test_no_mapping_changes_a_bit(
 
 def test_pytorch_takes_the_same_step() -> None:
     """One step of SGD from the same weights, of scales and shifts, too."""
-    assert "c1_group_norm.weight" in check_step(NETWORK)
+    names = {"c1_group_norm.weight", "c3_scale.weight", "c3_shift.bias"}
+    assert names <= check_step(NETWORK)
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
@@ -97,3 +102,83 @@ def test_models_of_pytorch_are_taken() -> None:
     theirs = model(torch.from_numpy(images)).detach().numpy()
     assert np.abs(emuchain.predict(run, images) - theirs).max() <= 1e-5 * np.abs(theirs).max()
     assert all(torch.equal(run.state_dict()[key], own) for key, own in model.state_dict().items())
+
+
+def test_rows_wait_for_the_last_one() -> None:
+    layers = load_network(NETWORK).layers
+    kinds = {step.operation.type: step for layer in layers for step in layer.sfu}
+    [rows] = kinds["global-response-norm"].row_maps
+    assert rows is not None
+    assert rows.forward.tolist() == rows.backward.tolist() == [15] * 16
+
+
+@pytest.mark.parametrize(("kind", "time_ns"), [("relu", 300), ("global-response-norm", 380)])
+def test_its_time_by_hand(kind: str, time_ns: int) -> None:
+    """One board of 10 ns, whose five engines have a multiplier each: 2 cycles a row in conv1, 4 in
+    conv2, of three rows; 2 cycles an update.
+
+        conv1 FP    20  40  60      all go on at 60, those of ReLU one by one
+        conv2 FP   100 140 180      of ReLU  60 100 140
+        conv2 EB   220 260 300      of ReLU 180 220 260, of the average of all rows
+        conv1 PG   320 340 360      of ReLU 200 240 280; new weights 20 later
+    """
+    conv = {"type": "conv", "channels": 2, "kernel": 1}
+    end = {"type": "average-pool", "kernel": [3, 1]}
+    layers = [conv, {"type": kind}, conv, end, {"type": "softmax"}]
+    board = {"name": "one", "clock_mhz": 100, "dsp": 5, "on_chip_memory_kbit": 8}
+    links = {"bandwidth_gbps": 1, "latency_ns": 0}
+    made = emuchain.simulate(
+        {"name": "rows", "input": [1, 3, 1], "layers": layers},
+        cluster={"name": "one", "boards": [board], "links": links},
+        **{"samples": 1, "batch": 1, "micro_batch": 1, "schedule": "sync"},
+    )
+    assert made.virtual_time_ps == 1000 * time_ns
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_global_response_comes_from_pytorch(
+    tmp_path: Path, one_line: Any, last: bool, dynamo: bool
+) -> None:
+    """With channels before rows or behind columns, by both of its exporters."""
+    torch = pytest.importorskip("torch", reason="PyTorch, of which this model is, is missing")
+    pytest.importorskip("onnxscript", reason="onnxscript, which its exporter needs, is missing")
+    nn = torch.nn
+
+    class Response(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, over: tuple[int, ...] = (1, 2) if last else (2, 3)) -> None:
+            super().__init__()
+            sizes = (1, 1, 1, 8) if last else (1, 8, 1, 1)
+            self.gamma, self.beta = (nn.Parameter(torch.rand(sizes)) for _ in range(2))
+            self.over = over
+
+        def forward(self, x: Any) -> Any:
+            x = x.permute(0, 2, 3, 1) if last else x
+            length = torch.norm(x, p=2, dim=self.over, keepdim=True)
+            share = length / (length.mean(dim=-1 if last else 1, keepdim=True) + 1e-6)
+            y = torch.addcmul(self.beta, self.gamma, x * share) + x
+            return y.permute(0, 3, 1, 2) if last else y
+
+    def model(*own: Any) -> Any:
+        return nn.Sequential(nn.Conv2d(3, 8, 3), *own, nn.Flatten(), nn.Linear(288, 10))
+
+    peer, images = model(Response()), torch.randn(3, 3, 8, 8)
+    network, path = emuchain.from_torch(peer, images[:2]), tmp_path / "response.onnx"
+    keys: dict[str, Any] = {"optimize": False, "verbose": False} if dynamo else {}
+    torch.onnx.export(peer, (images[:2],), path, dynamo=dynamo, **keys)
+    read = load_network(path)
+    steps = [step.operation for step in read.layers[0].sfu]
+    assert [step.type for step in steps] == ["global-response-norm", "scale", "shift", "add"]
+    assert steps == [step.operation for step in network.layers[0].sfu]
+    from emuchain.emulator.data import Dataset
+
+    maps, labels = np.zeros((8, 3, 8, 8), np.uint8), np.arange(8)
+    own = Dataset("none", maps, labels, maps, labels, tuple(map(str, range(10))))
+    still = {"batch": 8, "progress": "none", "learning_rate": 1e-30, "weight_decay": 0}
+    run = emuchain.train(network, data=own, **still)
+    theirs = peer(images).detach().numpy()
+    assert np.abs(emuchain.predict(run, images) - theirs).max() <= 1e-5 * np.abs(theirs).max()
+    peer.load_state_dict(run.state_dict(), strict=True)
+    with pytest.raises(InputError, match="computes lengths; only those of channels") as error:
+        emuchain.from_torch(model(Response((1, 3))), images[:2])
+    assert one_line(error)

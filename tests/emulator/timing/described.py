@@ -131,6 +131,7 @@ SIDES = ("above", "below"), ("left", "right")
 
 KEEPING = (
     *("batch-norm", "lrn", "layer-norm", "rms-norm", "group-norm", "head-norm"),
+    "global-response-norm",
     *("gelu", "silu", "hard-swish", "sigmoid", "multiply", "prelu", "scale", "tanh", "elu", "mish"),
 )
 """Operations of an SFU that need a whole map when errors come back."""
@@ -189,7 +190,7 @@ class Window(NamedTuple):
             waits_for_all = not operation.get("causal", False)
         outputs, whole = (
             (inputs + 2 * pad - kernel) // stride + 1,
-            operation["type"] == "group-norm",
+            operation["type"] in ("group-norm", "global-response-norm"),
         )
         if operation.get("ceil"):  # windows that begin within, while there are values left
             last = itertools.takewhile(

@@ -85,7 +85,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
     kinds = [
         "relu",
         "batch-norm",
-        "group-norm",
+        *("group-norm", "global-response-norm"),
         "lrn",
         *("scale", "prelu", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
