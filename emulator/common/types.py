@@ -101,6 +101,8 @@ NotNegative = Annotated[int, Ge(0)]
 Channels = Annotated[int, Ge(1), Le(1_000_000)]
 PositivePair = Annotated[tuple[Positive, Positive], AS_PAIR]
 NotNegativePair = Annotated[tuple[NotNegative, NotNegative], AS_PAIR]
+Sizes = Annotated[tuple[Positive, Positive, Positive], AS_NAMES]
+"""Of maps: (channels, rows, columns)."""
 Name = Annotated[str, _OneLine()]
 Names = Annotated[tuple[Name, ...], AS_NAMES, MinLen(1)]
 

@@ -245,6 +245,17 @@ class Shared(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(x + self.outs[1](y.transpose(1, 2).flatten(2))) + self.biases
 
 
+class Responses(nn.Sequential):  # type: ignore[misc, name-defined]
+    """A network that normalises across channels (AlexNet), and whole maps and rows of values."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            *(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.LocalResponseNorm(5, 0.5, 0.75, 2.0)),
+            *(nn.LayerNorm([8, 3, 3]), nn.Conv2d(8, 4, 2), nn.Flatten(), nn.LayerNorm(16)),
+            nn.Linear(16, CLASSES),
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -303,6 +314,7 @@ CASES = {
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
+    "responses": Case(Responses, (3, 8, 8)),
     "gated": Case(Gated, (SYMBOLS, STEPS, 1)),
     "branches": Case(Branches, (3, 8, 8)),
     "shared": Case(Shared, (SYMBOLS, STEPS, 1)),

@@ -13,6 +13,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...common import InputError
 from ..shape import Shape, shown
 from .node import Constant, OnnxGraph, OnnxNode
@@ -108,6 +111,16 @@ class Expectation:
                 )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Apart:
+    """Maps whose axes a node took apart: at each place behind samples, which value of a sample,
+    counted channel by channel, stands there.
+    """
+
+    node: OnnxNode
+    places: NDArray[np.int64]
+
+
 @dataclasses.dataclass(frozen=True)
 class Value:
     """The result of a step, as maps or as one row of values; `is_closed` after softmax, when
@@ -119,7 +132,7 @@ class Value:
     right of maps, which the next window has to take in. A value for each channel that the node
     `spread_by` repeats is to be a factor. Of the network's symbols, it may be `rows`: the first one,
     and how many. The file has its channels in another order, if `channels` are given: these, by
-    their numbers here.
+    their numbers here. Axes of maps that a node took apart are to be put together again.
     """
 
     step: int
@@ -133,6 +146,7 @@ class Value:
     spread_by: OnnxNode | None = None
     rows: tuple[int, int] | None = None
     channels: tuple[int, ...] | None = None
+    apart: Apart | None = None
 
     def with_axes(self, axes: Axes) -> Value:
         """Return the value with these axes; one value of each channel for each sample is a row of

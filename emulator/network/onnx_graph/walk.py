@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...common import InputError
-from ..shape import Shape
+from ..shape import Shape, shown
 from .expressions import Expressions
 from .inputs import alike, are_pixels, attends
 from .node import Constant, OnnxGraph, OnnxNode
@@ -307,11 +307,12 @@ class Walk:
         padded: bool = False,
         spread: bool = False,
         mixed: bool = False,
+        apart: bool = False,
     ) -> Value:
         """Return the input of a node at `place`.
 
         It may be the state of a recurrent layer if the node takes `states`, be `padded` with zeros,
-        `spread` over rows and columns, and have its channels `mixed`.
+        `spread` over rows and columns, and have its channels `mixed` or axes taken `apart`.
         """
         name = node.inputs[place] if place < len(node.inputs) else ""
         if name in self._values:
@@ -327,6 +328,13 @@ class Walk:
                 raise pad.refusal(
                     f"puts zeros around maps that node {node.name!r} ({node.operator}) takes; only"
                     " padding of a convolution or a pool is supported"
+                )
+            if (whole := self._values[name].apart) is not None and not apart:
+                sizes = shown(whole.places.shape)
+                raise whole.node.refusal(
+                    f"takes axes of maps apart, and node {node.name!r} ({node.operator}) takes them as"
+                    f" samples of {sizes}; only those that ChannelShuffle, PixelShuffle,"
+                    " PixelUnshuffle or Unflatten put together are supported"
                 )
             if (by := self._values[name].spread_by) is not None and not spread:
                 raise by.refusal(

@@ -1,8 +1,13 @@
-"""Norms over whole maps that a graph spells out, as one node each.
+"""Norms over whole maps that a graph spells out, as one node each: of groups, of the local response
+across channels, and of the global response.
 
 ONNX has group normalisation since version 21; PyTorch's exporters write it for all versions as
 
     Reshape (samples, groups, all else) - InstanceNormalization - Reshape back - Mul - Add
+
+They write the local response, for which ONNX has LRN, as
+
+    Mul (x by x) - Reshape - Pad - AveragePool (channels) - Squeeze - Mul - Add - Pow - Div (x by it)
 
 It has no word for global response normalisation, which is
 
@@ -24,10 +29,12 @@ _ALIKE = ("Cast", "CastLike", "Identity", "Reshape", "Unsqueeze")
 
 
 def with_map_norms(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with one node for each group and global response normalisation that several
-    nodes make.
-    """
-    kinds = {"InstanceNormalization": _Spelling.of, "ReduceL2": _Spelling.response}
+    """Return a graph with one node for each of these norms that several nodes make."""
+    kinds = {
+        "AveragePool": _Spelling.local_response,
+        "InstanceNormalization": _Spelling.of,
+        "ReduceL2": _Spelling.response,
+    }
     if not any(node.operator in kinds for node in graph.nodes):
         return graph
     spelling, dropped, placed = _Spelling(graph), set[int](), dict[int, OnnxNode]()
@@ -127,9 +134,39 @@ class _Spelling:
         given = self._numbers(node.inputs[1]) if node.has_input(1) else ()
         return tuple(map(int, given)) or node.integers("axes", ())
 
-    def _taker(self, name: str, operator: str, besides: Sequence[str] = ()) -> OnnxNode | None:
-        """Return the one node that takes a value, if it is of this operator, and others only read
-        its type.
+    def local_response(self, pool: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+        """Return the nodes of the local response that a mean over channels belongs to, in order,
+        and the one in their place.
+        """
+        nodes, (size, *others) = [pool], pool.integers("kernel_shape", (0,))
+        for kinds in (("Pad",), ("Reshape", "Unsqueeze"), ("Mul",)):
+            before = self._makers.get(nodes[0].inputs[0])
+            if before is None or before.operator not in kinds:
+                return None
+            nodes.insert(0, before)
+        square, pads = nodes[0], self._numbers(nodes[2].inputs[1])
+        [x, *_] = square.inputs
+        around = 0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0
+        if others != [1, 1] or {*square.inputs} != {x} or pads != around:
+            return None
+        while (back := self._taker(nodes[-1].outputs[0], "Squeeze", "Reshape")) is not None:
+            nodes.append(back)
+        numbers = []
+        for operator in ("Mul", "Add", "Pow", "Div"):
+            node = self._taker(nodes[-1].outputs[0], operator)
+            if node is None:
+                return None
+            nodes.append(node)
+            numbers.append(self._numbers(node.inputs[1]))
+        alpha, k, beta, _ = numbers
+        if {len(alpha), len(k), len(beta)} != {1} or nodes[-1].inputs[0] != x:
+            return None
+        keys = {"size": size, "alpha": alpha[0], "bias": k[0], "beta": beta[0]}
+        return nodes, dataclasses.replace(nodes[-1], operator="LRN", inputs=(x,), attributes=keys)
+
+    def _taker(self, name: str, *operators: str, besides: Sequence[str] = ()) -> OnnxNode | None:
+        """Return the one node that takes a value, if it is of one of these operators, and others
+        only read its type.
         """
         takers = [
             node
@@ -138,7 +175,7 @@ class _Spelling:
                 node.operator == "CastLike" and "CastLike" in besides and node.inputs[0] != name
             )
         ]
-        fits = len(takers) == 1 and takers[0].operator == operator
+        fits = len(takers) == 1 and takers[0].operator in operators
         return takers[0] if fits and name not in self._graph.outputs else None
 
     def _array(self, name: str) -> str | None:

@@ -52,6 +52,7 @@ from ..operations.normalisation import Softmax
 from ..operations.sequence import Embedding
 from ..shape import Shape
 from . import sequences, views
+from .apart import taken_apart
 from .attention import Attentions
 from .group_norms import with_map_norms
 from .merged import note_of_biases
@@ -250,7 +251,7 @@ def _output_shape(
 
 
 def _same(walk: Walk, node: OnnxNode) -> Value:
-    return walk.take(node, states=True)
+    return walk.take(node, states=True, apart=True)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Value:
@@ -283,13 +284,20 @@ def _flatten(walk: Walk, node: OnnxNode) -> Value:
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Value:
-    value, target = walk.take(node), walk.constant(node, 1)
-    if (
+    value, target = walk.take(node, apart=True), walk.constant(node, 1)
+    if value.apart is None and (
         target is not None
         and target.entries is not None
         and (view := views.reshape(walk, node, value, target.entries)) is not None
     ):
         return view
+    if (
+        target is not None
+        and (entries := target.entries)
+        and (value.apart is not None or len(entries) > 3)
+        and (made := taken_apart(walk, node, value, entries)) is not None
+    ):
+        return made
     if (sequence := sequences.reshape(walk, node)) is not None:
         return sequence
     shape = (

@@ -14,6 +14,7 @@ from ..operation import SfuOperation
 from ..operations.joins import SomeChannels
 from ..operations.sequence import Embedding, LastStep, Rows, Sequence
 from ..operations.tokens import FirstStep, Tokens
+from .apart import turned
 from .views import EVERYTHING, in_order, take_one
 
 Axes = tuple[str, ...]
@@ -33,8 +34,10 @@ _MERGED = {
 
 def transpose(walk: Walk, node: OnnxNode) -> Value:
     """Return maps or a sequence with its axes in another order."""
-    value = walk.take(node)
+    value = walk.take(node, apart=True)
     axes = walk.axes_of(value)
+    if value.apart is not None:
+        return turned(walk, node, value, node.integers("perm", ()))
     order = node.integers("perm", tuple(reversed(range(len(axes)))))
     if value.is_flat or sorted(order) != list(range(len(axes))):
         raise node.refusal(
@@ -204,11 +207,6 @@ def reshape(walk: Walk, node: OnnxNode) -> Value | None:
         if merged == "channels" and isinstance(size, int) and size > 0:
             walk.expect(node, value, channels=size)
         return value.with_axes(made)
-    if axes == MAPS and len(entries) > len(axes):
-        raise node.refusal(
-            f"takes axes of maps apart, to the shape {list(entries)}, as ChannelShuffle and"
-            " PixelShuffle do; that is not supported"
-        )
     raise node.refusal(
         f"{shown_axes(axes)} to the shape {list(entries)}: sequences may have directions, or"
         " channels and columns, merged, or samples and steps"

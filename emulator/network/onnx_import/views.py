@@ -15,6 +15,7 @@ from collections.abc import Sequence as Several
 import numpy as np
 
 from ..onnx_graph import MAPS, ONE, Axes, OnnxNode, Value, Walk
+from ..operations.moves import Border
 from ..operations.sequence import Sequence
 
 EVERYTHING: Axes = ("everything",)
@@ -196,15 +197,14 @@ def expand(walk: Walk, node: OnnxNode) -> Value:
 
 
 def pad(walk: Walk, node: OnnxNode) -> Value:
-    """Return maps with zeros around them, which the next window is to take in.
+    """Return maps with zeros around them, which the next window is to take in, or with a border of
+    their values.
 
     Raises:
         InputError: the padding is by other values, of other axes, or negative.
     """
     value = walk.maps(node, padded=True)
     mode = node.attributes.get("mode", "constant")
-    if mode != "constant":
-        raise node.refusal(f"pads by {_MODES.get(str(mode), repr(mode))}; only zeros are supported")
     if len(node.inputs) > 2 and node.has_input(2) and any(walk.numbers(node, "value", 2)):
         raise node.refusal("pads by another value than zero; only zeros are supported")
     if node.attributes.get("value", 0.0) != 0:
@@ -215,22 +215,16 @@ def pad(walk: Walk, node: OnnxNode) -> Value:
         given = _spread(given, axes)
     if len(given) != 8 or given[:2] != (0, 0) or given[4:6] != (0, 0) or min(given) < 0:
         raise node.refusal(
-            f"`pads` = {list(given)}: only zeros around rows and columns are supported"
+            f"`pads` = {list(given)}: only padding around rows and columns is supported"
         )
     above, left, below, right = *given[2:4], *given[6:8]
     if not any(given):
         return value
+    if mode != "constant":
+        return Border.around(walk, node, walk.maps(node), (above, left, below, right))
     before = value.pads or (0, 0, 0, 0)
     pads = before[0] + above, before[1] + left, before[2] + below, before[3] + right
     return dataclasses.replace(value, pads=pads, padded_by=node)
-
-
-_MODES = {
-    "reflect": "reflection",
-    "edge": "replication of the border",
-    "wrap": "the other side",
-}
-"""What each mode of Pad puts around maps."""
 
 
 def _spread(given: tuple[int, ...], axes: list[int]) -> tuple[int, ...]:

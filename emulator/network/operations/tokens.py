@@ -37,6 +37,7 @@ from ..unit import (
     Unit,
     Weights,
 )
+from .moves import Unflatten
 from .sequence import OneStep, sequence_shape
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ class RowOperation(SfuOperation):
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         return inputs[0]
+
+
+def _is_by_channels(walk: Walk, value: Value) -> bool:
+    """Return whether the values of a sample lie channel by channel, and row by row in each."""
+    from ..onnx_graph import MAPS
+
+    layout = walk.layout(value)
+    return value.axes is None and [*layout] == sorted(layout, key=MAPS.index)
 
 
 class _RowNorm(RowOperation):
@@ -92,10 +101,16 @@ class _RowNorm(RowOperation):
         sizes = [walk.weight(node, place) for place in places.values()]
         if not sizes and (neutral := walk.constant(node, 1)) is not None:
             sizes = [neutral.shape]
-        axes, shape = walk.axes_of(value), walk.shape(value)
+        axes, shape, whole = walk.axes_of(value), walk.shape(value), value
+        axis = node.integer("axis", -1) % len(axes)
+        if shape is not None and axis == 1 and _is_by_channels(walk, value) and shape[1:] != (1, 1):
+            # All values of a sample, which become channels for it.
+            row = Unflatten(shape=(math.prod(shape), 1, 1))
+            value = walk.step(node, Unflatten, dataclasses.asdict(row), value, is_flat=True)
+            axes, shape, axis = walk.axes_of(value), row.shape, 1
+            sizes = [(math.prod(own),) for own in sizes]
         is_row = value.is_flat and shape is not None and shape[1:] == (1, 1)
-        is_last = node.integer("axis", -1) % len(axes) == len(axes) - 1
-        if not (axes[-1] == "channels" or is_row) or not is_last or len(sizes[0]) != 1:
+        if not (axes[-1] == "channels" or is_row) or axis != len(axes) - 1 or len(sizes[0]) != 1:
             raise node.refusal(
                 f"normalises other axes than the last one, channels, of {walk.shown_axes(value)}"
             )
@@ -105,7 +120,10 @@ class _RowNorm(RowOperation):
         if offset := node.number("offset", 0.0):
             keys["offset"] = offset
         arrays = {name: node.inputs[place] for name, place in places.items()}
-        return walk.step(node, cls, keys, value, like=value, arrays=arrays)
+        made = walk.step(node, cls, keys, value, like=value, arrays=arrays)
+        if value is whole or whole.is_flat:
+            return made
+        return walk.step(node, Unflatten, {"shape": walk.shape(whole)}, made, like=whole)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; ONNX has it for the last axis."""

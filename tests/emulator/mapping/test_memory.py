@@ -113,7 +113,7 @@ def test_banks_hold_the_bytes(count: int, words: int, number: NumberFormat) -> N
     assert not (buffer.banks and buffer.lut)
 
 
-MAP = (8, 6, 5)
+MAP = (8, 6, 4)
 KEPT = {
     **dict.fromkeys(
         ("gelu", "silu", "hard-swish", "sigmoid", "batch-norm", "lrn", "layer-norm", "rms-norm"), 1
@@ -133,6 +133,7 @@ KEPT = {
         "affine": 0,
         "upsample": 0,
         "zeros": 0,
+        **dict.fromkeys(("shuffle", "pixel-shuffle", "pixel-unshuffle", "unflatten", "border"), 0),
         "head-norm": 1,
     },
     **dict.fromkeys(
@@ -172,12 +173,16 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
         unit["from"] = ["first", "images"]
     if kind.endswith("pool") and kind != "global-average-pool":
         unit |= {"kernel": 2}
-    if kind == "upsample":
+    if kind in ("upsample", "pixel-shuffle", "pixel-unshuffle"):
         unit["scale"] = 2
     if kind == "dropout":
         unit["rate"] = 0.5
-    if kind == "group-norm":
+    if kind in ("group-norm", "shuffle"):
         unit["groups"] = 2
+    if kind == "unflatten":
+        unit["shape"] = [4, 2 * MAP[1], MAP[2]]
+    if kind == "border":
+        unit |= {"mode": "wrap", "below": 1}
     if kind == "channels":
         unit |= {"first": 3, "count": 4}
     layers = [{"type": "conv", "channels": 8, "kernel": 1, "name": "first"}, unit]

@@ -282,9 +282,9 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "padding of a convolution": (
         lambda g: g.node(
-            "Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", said=at("1", CONV)
+            "Pad", g.last, g.numbers(*[0, 1, 1, 1] * 2), mode="reflect", said=at("1", CONV)
         ),
-        "PyTorch's Conv2d '1': pads by reflection",
+        "PyTorch's Conv2d '1': `pads` = ",
     ),
     "its operator": (
         lambda g: g.node("ConvTranspose", name="/up/ConvTranspose"),
@@ -292,9 +292,9 @@ NAMED: dict[str, tuple[Callable[[Graph], object], str]] = {
     ),
     "reflection": (
         lambda g: g.node(
-            "Pad", g.last, g.numbers(*[0, 0, 1, 1] * 2), mode="reflect", name="/pad/Pad"
+            "Pad", g.last, g.numbers(*[0, 1, 1, 1] * 2), mode="reflect", name="/pad/Pad"
         ),
-        "PyTorch's ReflectionPad2d 'pad': pads by reflection",
+        "PyTorch's ReflectionPad2d 'pad': `pads` = ",
     ),
     "operators of one module": (
         lambda g: (g.node("Softplus", name="/act/Softplus"), g.node("Tanh", name="/act/Tanh")),

@@ -161,11 +161,11 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ),
         ["'edge' (Pad)", "puts zeros", "(Relu)"],
     ),
-    "padding by reflection": (
+    "padding by more than there is": (
         lambda: small(
-            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")
+            lambda g: g.node("Pad", g.last, g.numbers(0, 0, 9, 1, 0, 0, 1, 1), mode="reflect")
         ),
-        ["(Pad)", "reflection", "zeros"],
+        ["(Pad)", "wider than maps of 8x8"],
     ),
     "padding by ones": (
         lambda: small(
@@ -178,12 +178,8 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         ["(Pad)", "[0, 1, 0, 0, 0, 0, 0, 0]"],
     ),
     "channels shuffled": (
-        lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 2, 2, 8, 8))),
-        ["(Reshape)", "apart", "ChannelShuffle"],
-    ),
-    "other rows and channels": (
-        lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 8, 4, 8))),
-        ["(Reshape)", "[0, 8, 4, 8]"],
+        lambda: small(lambda g: g.node("Reshape", g.last, g.numbers(0, 2, 2, 8, 8)), op("Relu")),
+        ["(Reshape)", "apart", "(Relu)", "2x2x8x8", "ChannelShuffle"],
     ),
     "maps of two sizes": (
         lambda: small(

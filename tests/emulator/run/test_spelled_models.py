@@ -298,28 +298,15 @@ REFUSED: dict[str, tuple[Make, str]] = {
         tied,
         "PyTorch's Conv2d '3': shares its weights '1.weight' with another node",
     ),
-    "LayerNorm": (between(lambda: nn.LayerNorm([8, 8, 8])), "PyTorch's LayerNorm '1': "),
+    "LayerNorm": (between(lambda: nn.LayerNorm([8, 8])), "PyTorch's LayerNorm '1': "),
     "Upsample": (
         between(lambda: nn.Upsample(scale_factor=2, mode="bicubic")),
         "PyTorch's Upsample '1': ",
-    ),
-    "local response": (
-        between(lambda: nn.LocalResponseNorm(5)),
-        "PyTorch's LocalResponseNorm '1': ",
-    ),
-    "reflection": (
-        between(lambda: nn.ReflectionPad2d(1)),
-        "PyTorch's ReflectionPad2d '1': pads by reflection",
-    ),
-    "the other side": (
-        between(lambda: nn.Conv2d(8, 8, 3, padding=1, padding_mode="circular")),
-        "PyTorch's Conv2d '1': ",
     ),
     "dilation": (
         between(lambda: nn.Conv2d(8, 8, 3, dilation=2)),
         "PyTorch's Conv2d '1': `dilations` = [2, 2]",
     ),
-    "channels shuffled": (between(lambda: nn.PixelShuffle(2)), "PyTorch's PixelShuffle '1': "),
     "another activation": (between(lambda: nn.Sequential(nn.SELU())), "PyTorch's SELU '1.0': "),
     "attention": (
         after_conv(

@@ -175,6 +175,11 @@ class Window(NamedTuple):
             scale = pair(operation["scale"])[axis]
             linear = operation.get("mode") == "bilinear"
             return cls(1, 1, 0, inputs, inputs * scale, scale=scale, linear=linear)
+        elif operation["type"] == "pixel-shuffle":
+            scale = operation["scale"]
+            return cls(1, 1, 0, inputs, inputs * scale, scale=scale)
+        elif operation["type"] == "pixel-unshuffle":
+            kernel = stride = operation["scale"]
         elif operation["type"] == "zeros":
             scale = pair(operation.get("scale", 1))[axis]
             before, after = (operation.get(side, 0) for side in SIDES[axis])
@@ -287,6 +292,10 @@ def read_maps(network: Table) -> dict[str, Map]:
             made_rows = sum(maps[name].rows for name in sources)
         elif operation["type"] == "channels":
             joined = operation["count"]
+        elif operation["type"] == "pixel-shuffle":
+            joined = first.channels // operation["scale"] ** 2
+        elif operation["type"] == "pixel-unshuffle":
+            joined = first.channels * operation["scale"] ** 2
         elif operation["type"] == "concat":
             joined = sum(maps[name].channels for name in sources)
         if operation["type"] == "sequence":

@@ -91,6 +91,9 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
     kinds += ["upsample", "zeros"] if max(shape[1:]) <= 4 else []
+    scales = [n for n in (2, 3) if shape[0] % n**2 == 0 and max(shape[1:]) <= 4]
+    squares = [n for n in (2, 3) if shape[1] % n == shape[2] % n == 0]
+    kinds += ["shuffle"] + ["pixel-shuffle"] * bool(scales) + ["pixel-unshuffle"] * bool(squares)
     kinds += 3 * (["add"] if alike else []) + (["concat"] if wide else [])
     kinds += ["multiply"] if alike else []
     kind = draw(
@@ -108,6 +111,12 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         larger = [side * by for side, by in zip(shape[1:], scale, strict=True)]
         mode = draw(st.sampled_from(["nearest", "bilinear"]))
         return add(kind, last, [shape[0], *larger], scale=scale, mode=mode)
+    if kind == "pixel-shuffle":
+        by = draw(st.sampled_from(scales))
+        return add(kind, last, [shape[0] // by**2, by * shape[1], by * shape[2]], scale=by)
+    if kind == "pixel-unshuffle":
+        by = draw(st.sampled_from(squares))
+        return add(kind, last, [shape[0] * by**2, shape[1] // by, shape[2] // by], scale=by)
     if kind == "zeros":
         scale = [draw(st.integers(1, 2)) for _ in range(2)]
         sides = {side: draw(st.integers(0, 2)) for side in ("above", "left", "below", "right")}
@@ -119,7 +128,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         return add(kind, last, [shape[0], *larger], scale=scale, **sides)
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
-    if kind == "group-norm":
+    if kind in ("group-norm", "shuffle"):
         groups = [count for count in range(1, shape[0] + 1) if shape[0] % count == 0]
         return add(kind, last, shape, groups=draw(st.sampled_from(groups)))
     if kind.endswith("pool"):
