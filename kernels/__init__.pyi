@@ -24,7 +24,7 @@ from .extensions import (
 from .fifo import serve
 from .inceptionn.format import CodecError
 from .memory import ALIGNMENT, Arena, aligned, in_huge_pages
-from .window import MOST_PLACES
+from .window import MOST_PLACES, extent
 
 __all__ = [
     "ALIGNMENT",
@@ -37,6 +37,7 @@ __all__ = [
     "by_name",
     "clean_environment",
     "defined_in",
+    "extent",
     "find_program",
     "in_huge_pages",
     "instances",

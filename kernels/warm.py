@@ -124,7 +124,7 @@ def _warm_conv() -> None:
 
 def _warm_narrow_sums() -> None:
     _convolve(
-        Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), Sums.BF16),
+        Convolution(2, 2, (3, 3), (3, 3), (1, 1), (1, 1), sums=Sums.BF16),
         np.ones((1, 3, 3, 2), np.float32),
     )
 

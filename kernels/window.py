@@ -14,6 +14,12 @@ def pair(value: Pair) -> tuple[int, int]:
     return int(value), int(value)
 
 
+def extent(kernel: Pair, dilation: Pair) -> tuple[int, int]:
+    """Return the (rows, columns) that a kernel reaches over, whose places are `dilation` apart."""
+    (kh, kw), (dh, dw) = pair(kernel), pair(dilation)
+    return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+
 def output_size(
     size: Sequence[int], kernel: Pair, *, stride: Pair, pad: Pair, ceil: bool = False
 ) -> tuple[int, int]:

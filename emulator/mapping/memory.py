@@ -236,7 +236,7 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
         ins, columns, rows, begin = (
             part.held_inputs,
             layer.output[2],
-            layer.kernel[0],
+            layer.window.extent[0],
             part.in_channels.start,
         )
         number = _inputs_in(layer, storage)

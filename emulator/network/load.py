@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..common import InputError, find, format_bytes, name_of, names, read_exact_text, typed
 from .layer import Network
 from .onnx_nodes import Arrays, Export, Form, Nodes
+from .operation import Window
 from .shape import Shape
 
 if TYPE_CHECKING:
@@ -277,7 +278,8 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
     takers = [layer for layer in network.layers if layer.reads.is_images]
     if network.takes_symbols:
         return "symbols", Form.SYMBOLS, (network.input[1],)
-    in_place = all(layer.window == ((1, 1), (1, 1), (0, 0)) for layer in takers)
+    each_row = Window((1, 1), (1, 1), (0, 0))
+    in_place = all(layer.window == each_row for layer in takers)
     attends = (
         in_place
         and network.input[2] == 1

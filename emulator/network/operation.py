@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import registry, subclasses
+from ...kernels import extent, registry, subclasses
 from .onnx_nodes import Arrays, Export
 from .shape import Pair, Shape, Tensor
 from .unit import ActivationUnit, Site, Unit
@@ -207,11 +207,19 @@ class SfuStep:
 
 
 class Window(NamedTuple):
-    """The window of a convolution: (rows, columns) each."""
+    """The window of a convolution: (rows, columns) each; places of its kernel are `dilation`
+    apart.
+    """
 
     kernel: Pair
     stride: Pair
     pad: Pair
+    dilation: Pair = (1, 1)
+
+    @property
+    def extent(self) -> Pair:
+        """What the kernel reaches over."""
+        return extent(self.kernel, self.dilation)
 
 
 class EngineView(NamedTuple):
@@ -387,7 +395,7 @@ def windows(shape: Shape, window: Window, *, ceil: bool = False) -> Pair:
     Raises:
         ValueError: none fits, or the padding is as large as the window.
     """
-    for size, kernel, pad in zip(shape[1:], window.kernel, window.pad, strict=True):
+    for size, kernel, pad in zip(shape[1:], window.extent, window.pad, strict=True):
         if pad >= kernel:
             raise ValueError(f"`pad` = {pad} must be less than the kernel, {kernel}")
         if kernel > size + 2 * pad:
@@ -396,7 +404,8 @@ def windows(shape: Shape, window: Window, *, ceil: bool = False) -> Pair:
                 " side"
             )
     counts = []
-    for size, kernel, stride, pad in zip(shape[1:], *window, strict=True):
+    sides = zip(shape[1:], window.extent, window.stride, window.pad, strict=True)
+    for size, kernel, stride, pad in sides:
         count, left = divmod(size + 2 * pad - kernel, stride)
         # The one beyond those that fit begins within the map, or its padding before (PyTorch).
         counts.append(count + 1 + (ceil and left > 0 and (count + 1) * stride < size + pad))

@@ -41,7 +41,9 @@ from ..plan import ChainPlan
 from .formats import RowDraws, by_chance, check_formats, rounding_cycles
 from .verilator import sources
 
-KINDS = "conv (without groups), fc, relu, max-pool (windows that do not overlap), softmax"
+KINDS = (
+    "conv (without groups and dilation), fc, relu, max-pool (windows that do not overlap), softmax"
+)
 """What has RTL; the loss, softmax with cross-entropy, is computed on the host."""
 
 
@@ -121,7 +123,7 @@ def _check_layer(layer: Layer) -> None:
 
 def _has_rtl(operation: object) -> bool:
     if isinstance(operation, Conv):
-        return operation.groups == 1
+        return operation.groups == 1 and operation.dilation == (1, 1)
     if isinstance(operation, MaxPool) and operation.ceil:
         return False
     if isinstance(operation, MaxPool):
@@ -134,7 +136,8 @@ def _has_rtl(operation: object) -> bool:
 def _said(operation: object) -> str:
     kind = str(getattr(operation, "type", operation))
     if isinstance(operation, Conv):
-        return f"{kind} in {operation.groups} groups"
+        gaps = "" if operation.dilation == (1, 1) else f" with `dilation` = {[*operation.dilation]}"
+        return f"{kind} in {operation.groups} groups{gaps}"
     return f"{kind} with windows that overlap" if isinstance(operation, MaxPool) else kind
 
 

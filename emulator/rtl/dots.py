@@ -112,7 +112,7 @@ class DotEngine:
     @property
     def parameters(self) -> Mapping[str, int]:
         """The parameters of `dot_engine`."""
-        kernel, stride, pad = self.window
+        kernel, stride, pad = self.window[:3]
         read, made = self.columns
         return {
             "BACKWARD": int(self.phase == "EB"),

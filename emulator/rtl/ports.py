@@ -116,7 +116,7 @@ def slice_parameters(
 ) -> Mapping[str, int | str]:
     """Return the parameters of a `slice` in a run of this seed."""
     part, layer = design.part, design.layer
-    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window
+    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window[:3]
     eb = design.eb
     return {
         "ICP": int(design.is_icp),

@@ -334,7 +334,7 @@ def added(held: Floats, total: Wide) -> Floats:
 @functools.lru_cache(maxsize=256)
 def connected(depth: int, lanes: int, sums: Sums) -> Convolution:
     """Return what multiplies rows of `depth` by matrices, adding product by product in `sums`."""
-    return Convolution(depth, lanes, (1, 1), (1, 1), (1, 1), (0, 0), sums)
+    return Convolution(depth, lanes, (1, 1), (1, 1), (1, 1), (0, 0), sums=sums)
 
 
 def _chains(a: Floats, b: Floats, sums: Sums) -> Floats:

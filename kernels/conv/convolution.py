@@ -35,7 +35,7 @@ import numpy as np
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, of_float32
 from ..memory import aligned
-from ..window import Pair, output_size, pair
+from ..window import Pair, extent, output_size, pair
 from .geometry import Contraction, Geometry, Phase, Sums, lanes_together, padded_lanes, phases_of
 from .operands import Tables, add_nothing, backwards, flat_at, maps_at, offsets_of, whole_at
 
@@ -93,7 +93,7 @@ class Framing:
 class Convolution(Framing):
     """A convolution of `in_channels` maps of `size` (rows, columns) to `out_channels` maps.
 
-    `kernel`, `stride` and `pad` are (rows, columns). All maps are float32 (n, rows, columns,
+    `kernel`, `stride`, `pad` and `dilation` are (rows, columns). All maps are float32 (n, rows, columns,
     channels); they may be slices of the channels of wider maps. What it sums is in the format of
     `sums`. Raises ValueError where the kernel does not fit. Its methods raise ValueError where
     shapes do not fit and TypeError where an array is not float32.
@@ -110,6 +110,7 @@ class Convolution(Framing):
     kernel: tuple[int, int]
     stride: tuple[int, int]
     pad: tuple[int, int]
+    dilation: tuple[int, int] = (1, 1)
     sums: Sums = Sums.FP32
     output: tuple[int, int] = dataclasses.field(init=False)
     _geometry: Geometry = dataclasses.field(init=False, repr=False, compare=False)
@@ -125,9 +126,11 @@ class Convolution(Framing):
     )
 
     def __post_init__(self) -> None:
-        output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
+        reach = extent(self.kernel, self.dilation)
+        output = output_size(self.size, reach, stride=self.stride, pad=self.pad)
         ic, oc = self.in_channels, self.out_channels
-        geometry = Geometry(ic, oc, self.size, self.kernel, self.stride, self.pad, output)
+        window = self.kernel, self.stride, self.pad
+        geometry = Geometry(ic, oc, self.size, *window, output, self.dilation)
         is_whole_map = self.size == self.kernel and self.pad == (0, 0)
         if is_whole_map:  # each input is a channel of one pixel, so a sum has no places to skip
             one = 1, 1
@@ -188,7 +191,7 @@ class Convolution(Framing):
         )
         for phase in self._phases:
             place = target + FLOAT_BYTES * phase.begin
-            layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.stride, place)
+            layout.turn(source, g.oc, g.ic, g.kernel, phase.first, g.tap_steps, place)
 
     def forward(self, y: Floats, frame: Floats, packed: Floats, *, fresh: bool) -> None:
         """Run FP: add the outputs to `y` (n, ho, wo, oc) in place; where `fresh`, overwrite `y`."""
@@ -272,9 +275,9 @@ class Convolution(Framing):
     @property
     def _reaches_all(self) -> bool:
         """Whether the strides skip no input."""
-        return all(
-            k >= s for k, s in zip(self._geometry.kernel, self._geometry.stride, strict=True)
-        )
+        g = self._geometry
+        sides = zip(g.kernel, g.tap_steps, g.stride, strict=True)
+        return all(min(kernel, classes) == step for kernel, classes, step in sides)
 
     def _error_of_whole_map(
         self, dx: Floats, place: int, pitch: int, source: int, weights: int, fresh: bool
@@ -328,7 +331,11 @@ class Convolution(Framing):
                     (g.output[0], g.stride[0] * wp),
                     (g.output[1], g.stride[1]),
                 ),
-                offsets_of((g.ic, hp * wp), (g.kernel[0], wp), (g.kernel[1], 1)),
+                offsets_of(
+                    (g.ic, hp * wp),
+                    (g.kernel[0], g.dilation[0] * wp),
+                    (g.kernel[1], g.dilation[1]),
+                ),
             )
         return self._tables[key]
 
@@ -337,8 +344,8 @@ class Convolution(Framing):
         the framed errors.
 
         Rows fall into as many classes as the stride says: kernel row u contributes only to rows r
-        where r + pad - u is a multiple of the stride, from output row (r + pad - u) / stride. So
-        the errors need no zeros between them. Products go down the channels, and up each map, as u
+        where r + pad - u * dilation is a multiple of the stride, from the output row that it is a
+        multiple by. So the errors need no zeros between them. Products go down the channels, and up each map, as u
         and v rise. The frame is flipped and pixels are taken from the last to the first, so that
         all reads go forward, which is faster.
         """
@@ -347,11 +354,12 @@ class Convolution(Framing):
             g = self._geometry
             hp, wp = g.error_framed
             (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
+            (by_row, by_column), (dh, dw) = g.error_steps, g.dilation
             tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
-                down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
-                right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
+                down = before[0] + (rows.start + g.pad[0] - phase.first[0] * dh) // sh
+                right = before[1] + (columns.start + g.pad[1] - phase.first[1] * dw) // sw
                 begin = (
                     hp * wp - 1 - (down * wp + right)
                 )  # in the plane of the last channel, which comes first
@@ -365,7 +373,11 @@ class Convolution(Framing):
                             offsets_of((samples, size), (len(rows), -wp), (len(columns), -1))
                             + begin
                         ),
-                        offsets_of((g.oc, hp * wp), (phase.down, wp), (phase.across, 1)),
+                        offsets_of(
+                            (g.oc, hp * wp),
+                            (phase.down, by_row * wp),
+                            (phase.across, by_column),
+                        ),
                     )
                 )
             self._tables[key] = tables
@@ -483,7 +495,7 @@ def _convolution(
     x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, pad: Pair, sums: Sums
 ) -> Convolution:
     (_, _, h, w), (oc, ic, kh, kw) = x_shape, w_shape
-    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad), sums)
+    return Convolution(ic, oc, (h, w), (kh, kw), pair(stride), pair(pad), sums=sums)
 
 
 def _check(

@@ -51,7 +51,7 @@ def _add(out: Any, to: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any, la
 @compiled
 def forward(y: Any, extent: Any, x: Any, size: Any, w: Any, window: Any) -> None:
     """Add the outputs to y; x is (n, rows, columns, channels), w (taps, channels), both dense."""
-    (n, ho, wo, channels, pitch), (h, wx), (kernel, stride, pad) = extent, size, window
+    (n, ho, wo, channels, pitch), (h, wx), (kernel, stride, pad, dilation) = extent, size, window
     x_at, w_at = (
         np.empty(kernel[0] * kernel[1], np.int64),
         np.empty(kernel[0] * kernel[1], np.int64),
@@ -60,9 +60,13 @@ def forward(y: Any, extent: Any, x: Any, size: Any, w: Any, window: Any) -> None
         for row in range(ho):
             for column in range(wo):
                 top, left, count = row * stride[0] - pad[0], column * stride[1] - pad[1], 0
-                for u in range(max(0, -top), min(kernel[0], h - top)):
-                    for v in range(max(0, -left), min(kernel[1], wx - left)):
-                        x_at[count] = ((sample * h + top + u) * wx + left + v) * channels
+                for u in range(kernel[0]):
+                    r = top + u * dilation[0]
+                    for v in range(kernel[1] if 0 <= r < h else 0):
+                        c = left + v * dilation[1]
+                        if not 0 <= c < wx:
+                            continue
+                        x_at[count] = ((sample * h + r) * wx + c) * channels
                         w_at[count] = (u * kernel[1] + v) * channels
                         count += 1
                 _add(
@@ -82,7 +86,7 @@ def error(dx: Any, extent: Any, dy: Any, output: Any, w: Any, window: Any) -> No
     """Add the input errors to dx; dy is (n, rows, columns, channels), w (taps, channels), both
     dense.
     """
-    (n, h, wx, channels, pitch), (ho, wo), (kernel, stride, pad) = extent, output, window
+    (n, h, wx, channels, pitch), (ho, wo), (kernel, stride, pad, dilation) = extent, output, window
     dy_at, w_at = (
         np.empty(kernel[0] * kernel[1], np.int64),
         np.empty(kernel[0] * kernel[1], np.int64),
@@ -91,17 +95,13 @@ def error(dx: Any, extent: Any, dy: Any, output: Any, w: Any, window: Any) -> No
         for row in range(h):
             for column in range(wx):
                 count = 0
-                for u in range(
-                    (row + pad[0]) % stride[0], min(kernel[0], row + pad[0] + 1), stride[0]
-                ):
-                    r = (row + pad[0] - u) // stride[0]
-                    for v in range(
-                        (column + pad[1]) % stride[1],
-                        min(kernel[1], column + pad[1] + 1),
-                        stride[1],
-                    ):
-                        c = (column + pad[1] - v) // stride[1]
-                        if r < ho and c < wo:
+                for u in range(kernel[0]):
+                    down = row + pad[0] - u * dilation[0]
+                    r = down // stride[0]
+                    for v in range(kernel[1] if 0 <= r < ho and r * stride[0] == down else 0):
+                        across = column + pad[1] - v * dilation[1]
+                        c = across // stride[1]
+                        if 0 <= c < wo and c * stride[1] == across:
                             dy_at[count] = ((sample * ho + r) * wo + c) * channels
                             w_at[count] = (u * kernel[1] + v) * channels
                             count += 1
@@ -122,16 +122,16 @@ def gradient(dw: Any, x: Any, size: Any, dy: Any, extent: Any, window: Any) -> N
     """Add the gradients to dw (taps, channels); x and dy are (n, rows, columns, channels),
     dense.
     """
-    (n, ho, wo, channels, _), (h, wx), (kernel, stride, pad) = extent, size, window
+    (n, ho, wo, channels, _), (h, wx), (kernel, stride, pad, dilation) = extent, size, window
     x_at, dy_at = np.empty(wo, np.int64), np.empty(wo, np.int64)
     for sample in range(n):
         for row in range(ho):
             for u in range(kernel[0]):
-                r = row * stride[0] - pad[0] + u
+                r = row * stride[0] - pad[0] + u * dilation[0]
                 for v in range(kernel[1] if 0 <= r < h else 0):
                     count = 0
                     for column in range(wo):
-                        c = column * stride[1] - pad[1] + v
+                        c = column * stride[1] - pad[1] + v * dilation[1]
                         if 0 <= c < wx:
                             x_at[count] = ((sample * h + r) * wx + c) * channels
                             dy_at[count] = ((sample * ho + row) * wo + column) * channels

@@ -24,7 +24,8 @@ class DotGrouped(Grouped):
 
     def _side_by_side(self, in_channels: int, out_channels: int) -> DotConvolution:
         window = self.size, self.kernel, self.stride, self.pad
-        return DotConvolution(in_channels, out_channels, *window, self.block, self.narrow)
+        sums = self.block, self.narrow, self.dilation
+        return DotConvolution(in_channels, out_channels, *window, *sums)
 
     def _inputs_of(self, frame: Floats, part: Part) -> Floats:
         return np.ascontiguousarray(frame[..., part.ins])

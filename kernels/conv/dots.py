@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ..jit import FLOAT_BYTES, Floats, Kernels, address_of, of_float32
 from ..memory import aligned
 from ..number import NARROW_BITS
-from ..window import output_size
+from ..window import extent, output_size
 from .convolution import Framing, layout
 from .geometry import (
     BlockContraction,
@@ -83,6 +83,7 @@ class DotConvolution(Framing):
     pad: _Pair
     block: int
     narrow: tuple[bool, bool, bool]
+    dilation: _Pair = (1, 1)
     output: _Pair = dataclasses.field(init=False)
     packed_size: int = dataclasses.field(init=False, compare=False)
     turned_size: int = dataclasses.field(init=False, compare=False)
@@ -96,12 +97,14 @@ class DotConvolution(Framing):
     )
 
     def __post_init__(self) -> None:
-        output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
+        reach = extent(self.kernel, self.dilation)
+        output = output_size(self.size, reach, stride=self.stride, pad=self.pad)
         ic, oc = self.in_channels, self.out_channels
         # Of a kernel that covers the map, each place is a phase of its own: EB skips all padding.
         is_whole_map = self.size == self.kernel and self.pad == (0, 0)
         stride = self.kernel if is_whole_map else self.stride
-        geometry = Geometry(ic, oc, self.size, self.kernel, stride, self.pad, output)
+        window = self.kernel, stride, self.pad
+        geometry = Geometry(ic, oc, self.size, *window, output, self.dilation)
         phases = tuple(phases_of(geometry))
         known = {
             "output": output,
@@ -175,7 +178,7 @@ class DotConvolution(Framing):
         for phase in self._phases:
             place = target + FLOAT_BYTES * phase.begin
             layout.turn_blocks(
-                source, g.oc, g.ic, self.kernel, phase.first, g.stride, self.block, place
+                source, g.oc, g.ic, self.kernel, phase.first, g.tap_steps, self.block, place
             )
 
     def packed_blocks(self, packed: Floats) -> Iterator[Floats]:
@@ -204,7 +207,7 @@ class DotConvolution(Framing):
 
     def turn_weights(self, w: Floats, out: Floats) -> None:
         """Write weights (oc, ic, kh, kw) to `out` as EB reads them."""
-        target, (down, across) = flat_at(out, self.turned_size, "out"), self._geometry.stride
+        target, (down, across) = flat_at(out, self.turned_size, "out"), self._geometry.tap_steps
         for phase in self._phases:
             own = w[:, :, phase.first[0] :: down, phase.first[1] :: across]
             rows = own.reshape(self.out_channels, self.in_channels, -1).swapaxes(0, 1)
@@ -358,7 +361,8 @@ class DotConvolution(Framing):
     def _read_at(self, frame: Floats, place: int) -> int:
         """Return the address of what the first output reads through a place of the kernel."""
         row, column = divmod(place, self.kernel[1])
-        pixel = row * self._geometry.framed[1] + column
+        down, across = self.dilation
+        pixel = row * down * self._geometry.framed[1] + column * across
         begin = whole_at(frame, self.frame_shape(len(frame)), "frame")
         return begin + FLOAT_BYTES * pixel * self.in_channels
 
@@ -551,7 +555,8 @@ class DotConvolution(Framing):
         if key not in self._tables:
             g = self._geometry
             (hp, wp), pixels = g.framed, samples * self.pixels
-            steps, kernel = self._pixel_steps(samples), ((g.kernel[0], wp), (g.kernel[1], 1))
+            steps, (down, across) = self._pixel_steps(samples), g.dilation
+            kernel = (g.kernel[0], down * wp), (g.kernel[1], across)
             read = offsets_of(*steps)
             places = np.arange(pixels), read, offsets_of(*kernel)
             self._tables[key] = block_tables(*places, self._packed, g.ic, hp * wp)
@@ -566,18 +571,19 @@ class DotConvolution(Framing):
             g = self._geometry
             hp, wp = g.error_framed
             (h, w), (sh, sw), before = g.size, g.stride, g.error_before
+            (by_row, by_column), (dh, dw) = g.error_steps, g.dilation
             tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
-                down = before[0] + (rows.start + g.pad[0] - phase.first[0]) // sh
-                right = before[1] + (columns.start + g.pad[1] - phase.first[1]) // sw
+                down = before[0] + (rows.start + g.pad[0] - phase.first[0] * dh) // sh
+                right = before[1] + (columns.start + g.pad[1] - phase.first[1] * dw) // sw
                 pixels = offsets_of((samples, h * w), (len(rows), sh * w), (len(columns), sw))
                 read = offsets_of((samples, hp * wp), (len(rows), wp), (len(columns), 1))
                 tables.append(
                     block_tables(
                         pixels + (rows.start * w + columns.start),
                         (read + down * wp + right) * g.oc,
-                        offsets_of((phase.down, -wp), (phase.across, -1)),
+                        offsets_of((phase.down, -by_row * wp), (phase.across, -by_column)),
                         self._packed,
                         g.oc,
                         hp * wp,

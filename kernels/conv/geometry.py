@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..jit import Kernels
+from ..window import extent
 
 microkernel = Kernels("conv.microkernel")
 padded_lanes, lanes_together = microkernel.padded_lanes, microkernel.lanes_together
@@ -31,6 +33,7 @@ class Geometry(NamedTuple):
     stride: tuple[int, int]
     pad: tuple[int, int]
     output: tuple[int, int]
+    dilation: tuple[int, int] = (1, 1)
 
     @property
     def taps(self) -> int:
@@ -45,7 +48,8 @@ class Geometry(NamedTuple):
     @property
     def error_before(self) -> tuple[int, int]:
         """Rows and columns of zeros above and to the left of the output errors, which EB reads."""
-        return (self.kernel[0] - 1) // self.stride[0], (self.kernel[1] - 1) // self.stride[1]
+        reach = extent(self.kernel, self.dilation)
+        return (reach[0] - 1) // self.stride[0], (reach[1] - 1) // self.stride[1]
 
     @property
     def error_after(self) -> tuple[int, int]:
@@ -58,6 +62,20 @@ class Geometry(NamedTuple):
         """Size of a map of output errors with these zeros."""
         before, after = self.error_before, self.error_after
         return before[0] + self.output[0] + after[0], before[1] + self.output[1] + after[1]
+
+    @property
+    def tap_steps(self) -> tuple[int, int]:
+        """Kernel rows and columns from one that reaches an input to the next one that does."""
+        down, across = (
+            step // math.gcd(step, by) for step, by in zip(self.stride, self.dilation, strict=True)
+        )
+        return down, across
+
+    @property
+    def error_steps(self) -> tuple[int, int]:
+        """Rows and columns of output errors between what two such kernel places read."""
+        (down, across), (sh, sw), (dh, dw) = self.tap_steps, self.stride, self.dilation
+        return down * dh // sh, across * dw // sw
 
 
 class Contraction(NamedTuple):
@@ -149,17 +167,17 @@ def phases_of(g: Geometry) -> Iterator[Phase]:
     """Yield the classes of kernel places in EB that reach any input, in the order of the turned
     weights.
     """
-    begin = 0
-    for u in range(min(g.stride[0], g.kernel[0])):
-        for v in range(min(g.stride[1], g.kernel[1])):
-            # Row o of the outputs reads row o * stride - pad + u through tap u, so that this tap
-            # passes errors on to rows that are u - pad modulo the stride.
-            rows = range((u - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
-            columns = range((v - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
+    begin, (by_row, by_column) = 0, g.tap_steps
+    for u in range(min(by_row, g.kernel[0])):
+        for v in range(min(by_column, g.kernel[1])):
+            # Row o of the outputs reads row o * stride - pad + u * dilation through tap u, so that
+            # this tap passes errors on to rows that are u * dilation - pad modulo the stride.
+            rows = range((u * g.dilation[0] - g.pad[0]) % g.stride[0], g.size[0], g.stride[0])
+            columns = range((v * g.dilation[1] - g.pad[1]) % g.stride[1], g.size[1], g.stride[1])
             if rows and columns:
                 down, across = (
-                    len(range(u, g.kernel[0], g.stride[0])),
-                    len(range(v, g.kernel[1], g.stride[1])),
+                    len(range(u, g.kernel[0], by_row)),
+                    len(range(v, g.kernel[1], by_column)),
                 )
                 phase = Phase((u, v), down, across, begin, rows, columns)
                 yield phase

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..jit import FLOAT_BYTES, Floats, Kernels, in_place, of_float32, source, target
 from ..memory import aligned
-from ..window import output_size
+from ..window import extent, output_size
 from .convolution import Convolution
 from .geometry import Sums
 
@@ -107,10 +107,12 @@ class Depthwise:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     pad: tuple[int, int]
+    dilation: tuple[int, int] = (1, 1)
     output: tuple[int, int] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        output = output_size(self.size, self.kernel, stride=self.stride, pad=self.pad)
+        reach = extent(self.kernel, self.dilation)
+        output = output_size(self.size, reach, stride=self.stride, pad=self.pad)
         object.__setattr__(self, "output", output)
 
     @property
@@ -134,8 +136,8 @@ class Depthwise:
         return self.packed_size
 
     @property
-    def _window(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        return self.kernel, self.stride, self.pad
+    def _window(self) -> tuple[_Pair, _Pair, _Pair, _Pair]:
+        return self.kernel, self.stride, self.pad, self.dilation
 
     def frame_shape(self, samples: int) -> tuple[int, ...]:
         """See `Convolution`."""
@@ -230,6 +232,7 @@ def convolution(
     kernel: _Pair,
     stride: _Pair,
     pad: _Pair,
+    dilation: _Pair = (1, 1),
     sums: Sums = Sums.FP32,
 ) -> Convolving:
     """Return a convolution of `in_channels` maps of `size`; `outputs` has the outputs of each
@@ -239,10 +242,10 @@ def convolution(
     groups.
     """
     if len(outputs) == 1:
-        return Convolution(in_channels, outputs[0], size, kernel, stride, pad, sums)
+        return Convolution(in_channels, outputs[0], size, kernel, stride, pad, dilation, sums)
     if in_channels == len(outputs) == sum(outputs) and sums is Sums.FP32:
-        return Depthwise(in_channels, size, kernel, stride, pad)
-    return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad, sums)
+        return Depthwise(in_channels, size, kernel, stride, pad, dilation)
+    return Grouped(in_channels, tuple(outputs), size, kernel, stride, pad, dilation, sums)
 
 
 class Part(NamedTuple):
@@ -271,6 +274,7 @@ class Grouped:
     kernel: _Pair
     stride: _Pair
     pad: _Pair
+    dilation: _Pair = (1, 1)
     sums: Sums = Sums.FP32
     _whole: Any = dataclasses.field(init=False, repr=False, compare=False)
     _parts: tuple[Part, ...] = dataclasses.field(init=False, repr=False, compare=False)
@@ -309,7 +313,7 @@ class Grouped:
 
     def _side_by_side(self, in_channels: int, out_channels: int) -> Any:
         """Return the convolution of a group, or of all channels, whose frames these have."""
-        window = self.size, self.kernel, self.stride, self.pad
+        window = self.size, self.kernel, self.stride, self.pad, self.dilation
         return Convolution(in_channels, out_channels, *window, self.sums)
 
     @property

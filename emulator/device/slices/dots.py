@@ -70,7 +70,9 @@ class DotSlice(ConvSlice):
         window, narrow = (layer.input[1:], *layer.window), narrow_sums(precision)
         if len(outputs) > 1:
             return DotGrouped(ins, outputs, *window, block=precision.dot, narrow=narrow)
-        return DotConvolution(ins, outputs[0], *window, precision.dot, narrow)
+        size, kernel, stride, pad, dilation = window
+        whole = size, kernel, stride, pad, precision.dot, narrow, dilation
+        return DotConvolution(ins, outputs[0], *whole)
 
     @property
     def _dots(self) -> DotConvolution | DotGrouped:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ....kernels import extent
 from ...common import Channels, Name, NotNegativePair, Positive, PositivePair
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import (
@@ -35,8 +36,8 @@ def _arrays(node: OnnxNode, *, bias: bool) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conv(LayerOperation):
-    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`: a number, or [rows,
-    columns].
+    """A convolution with `channels` output channels; `kernel`, `stride`, `pad`, `dilation`: a
+    number, or [rows, columns].
 
     In `groups`, input and output channels fall into as many equal parts; each output channel is a
     sum over the input channels of its part alone. `tied` names the embedding whose weights it has,
@@ -48,6 +49,7 @@ class Conv(LayerOperation):
     kernel: PositivePair
     stride: PositivePair = (1, 1)
     pad: NotNegativePair = (0, 0)
+    dilation: PositivePair = (1, 1)
     groups: Positive = 1
     bias: bool = True
     tied: Name | None = None
@@ -63,7 +65,7 @@ class Conv(LayerOperation):
 
     def window(self, shape: Shape) -> Window:
         """See `LayerOperation`."""
-        return Window(self.kernel, self.stride, self.pad)
+        return Window(self.kernel, self.stride, self.pad, self.dilation)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -98,7 +100,8 @@ class Conv(LayerOperation):
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
         """See `LayerOperation`."""
-        down = shape[1], made[1], self.kernel[0], self.stride[0], self.pad[0]
+        reach = self.window(shape).extent[0]
+        down = shape[1], made[1], reach, self.stride[0], self.pad[0]
         return LayerRows(rows_needed(*down), rows_reaching(*down), np.arange(shape[1]))
 
     def engine_view(self, shape: Shape, made: Shape) -> EngineView:
@@ -114,6 +117,7 @@ class Conv(LayerOperation):
                 self.kernel,
                 self.stride,
                 self.pad,
+                self.dilation,
                 groups=self.groups,
                 bias=self.bias,
             )
@@ -137,8 +141,8 @@ class Conv(LayerOperation):
         Padding that differs between sides, and transposed convolutions, are `zeros` before it.
 
         Raises:
-            InputError: dilation, more than two dimensions, or padding of a network's inputs that
-                differs between sides.
+            InputError: more than two dimensions, or padding of a network's inputs that differs
+                between sides.
         """
         from ..onnx_graph import MAPS
 
@@ -193,8 +197,12 @@ class Conv(LayerOperation):
         window = self.window(out.reads[0].shape)
         if out.form is Form.MAPS:
             keys = {"kernel_shape": window.kernel, "strides": window.stride, "pads": window.pad * 2}
+            if window.dilation != (1, 1):
+                keys["dilations"] = window.dilation
             out.write("Conv", out.weight("weight"), *out.biases(), **keys, group=self.groups)
-        elif out.form is Form.STEPS and window == ((1, 1), (1, 1), (0, 0)) and self.groups == 1:
+        elif (
+            out.form is Form.STEPS and window == Window((1, 1), (1, 1), (0, 0)) and self.groups == 1
+        ):
             taken = [*out.taken, self._table(out) or out.weight("weight", self._of_steps)]
             if biases := out.biases():
                 product = out.nodes.add("MatMul", taken, f"{out.name}/product", out.name)
@@ -367,32 +375,35 @@ def _with_zeros(
 def window_keys(
     walk: Walk, node: OnnxNode, value: Value, kernel: tuple[int, ...], *, uneven: bool = False
 ) -> tuple[Keys, Keys]:
-    """Return the keys `kernel`, `stride` and `pad` of a node's window over maps, and over the zeros
-    around them, and those of `zeros` before it; a window over one axis is one over rows.
+    """Return the keys `kernel`, `stride`, `pad` and, if it has one, `dilation` of a node's window
+    over maps, and over the zeros around them, and those of `zeros` before it; a window over one
+    axis is one over rows.
 
     Padding that differs between sides is taken where the windows are those of equal padding, or,
     where it may be `uneven`, by `zeros`; pools may round sizes up (`ceil`).
 
     Raises:
-        InputError: the windows are others, or a dilation is more than 1.
+        InputError: the windows are others.
     """
     ones = (1,) * len(kernel)
-    dilations = node.integers("dilations", ones)
-    if any(size > 1 and step != 1 for size, step in zip(kernel, dilations, strict=False)):
-        raise node.refusal(f"`dilations` = {list(dilations)}: only (1, 1) is supported")
-    stride = node.integers("strides", ones)
-    if len(stride) != len(kernel) or min(stride) < 1:
-        raise node.refusal(
-            f"`strides` = {list(stride)}: there should be one for rows and one for columns"
-        )
-    kernel, stride = ((*pair, 1)[:2] for pair in (kernel, stride))
+    dilations, stride = node.integers("dilations", ones), node.integers("strides", ones)
+    for name, pair in (("strides", stride), ("dilations", dilations)):
+        if len(pair) != len(kernel) or min(pair) < 1:
+            raise node.refusal(
+                f"`{name}` = {list(pair)}: there should be one for rows and one for columns"
+            )
+    (kh, kw), stride, (dh, dw) = ((*pair, 1)[:2] for pair in (kernel, stride, dilations))
+    taps, dilation = (kh, kw), (dh if kh > 1 else 1, dw if kw > 1 else 1)
+    kernel = extent(taps, dilation)
     shape = walk.shape(value)
     sizes = (None, None) if shape is None else shape[1:]
     padding = _padding(node, kernel, stride, sizes, over=len(ones))
     extra = value.pads or (0, 0, 0, 0)
     pads = tuple(own + more for own, more in zip(padding, extra, strict=True))
     rounds_up = node.integer("ceil_mode", 0) != 0
-    keys: dict[str, object] = {"kernel": kernel, "stride": stride, "pad": pads[:2]}
+    keys: dict[str, object] = {"kernel": taps, "stride": stride, "pad": pads[:2]}
+    if dilation != (1, 1):
+        keys["dilation"] = dilation
     for place, size in enumerate(sizes):
         begin, end = pads[place], pads[place + 2]
         if begin == end and not rounds_up:
@@ -402,7 +413,7 @@ def window_keys(
         ) != _count(size, begin, begin, kernel[place], stride[place], False):
             if begin != end and uneven:
                 own, zeros = _with_zeros(kernel, (1, 1), [(pads[n], pads[n + 2]) for n in (0, 1)])
-                return {**own, "stride": stride}, zeros
+                return {**keys, "pad": own["pad"]}, zeros
             if begin != end:
                 raise node.refusal(
                     f"`pads` = {list(pads)}: only as much padding at the end as at the beginning is"

@@ -70,6 +70,11 @@ class _Pool(SfuOperation):
         kernel = _kernel_of(node)
         value = walk.maps(node, padded=True, over=len(kernel))
         keys, _ = window_keys(walk, node, value, kernel)
+        if "dilation" in keys:
+            raise node.refusal(
+                f"`dilations` = {list(node.integers('dilations', ()))}: a pool with gaps between its"
+                " values is not supported, only a convolution with them; use dilation = 1"
+            )
         return cls.imported(walk, node, {**keys, **cls.onnx_keys(walk, node, value, keys)}, value)
 
     @classmethod

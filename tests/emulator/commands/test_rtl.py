@@ -145,7 +145,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_a_layer_without_rtl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "resnet8-cifar", "--out", str(tmp_path))
     assert line.startswith(
-        "emuchain: error: conv1: batch-norm has no RTL; these have: conv (without groups), fc, relu"
+        "emuchain: error: conv1: batch-norm has no RTL; these have: conv (without groups and dilation), fc, relu"
     )
 
 

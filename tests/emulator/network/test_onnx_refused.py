@@ -90,7 +90,7 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: conv_with(group=3),
         ["node 'odd' (Conv)", "`groups` = 3", "4 input"],
     ),
-    "dilation": (lambda: conv_with(dilations=[2, 2]), ["'odd'", "`dilations` = [2, 2]"]),
+    "dilation": (lambda: conv_with(dilations=[0, 2]), ["'odd'", "`dilations` = [0, 2]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
     "uneven padding of inputs": (
         of_inputs,

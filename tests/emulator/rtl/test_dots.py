@@ -200,7 +200,7 @@ def expected(
     layer, is_fp = engine.part.layer, engine.phase == "FP"
     weights = np.ascontiguousarray(w.values.swapaxes(0, 1)) if is_fp else w.values
     ins, outs = (engine.read, engine.made) if is_fp else (engine.made, engine.read)
-    dots = DotConvolution(ins, outs, layer.input[1:], *layer.window, engine.dot, (False,) * 3)
+    dots = DotConvolution(ins, outs, layer.input[1:], *layer.window[:3], engine.dot, (False,) * 3)
     maps = np.ascontiguousarray(x.values.transpose(1, 2, 0))[None]
     made = partial[None].copy()
     with np.errstate(over="ignore", invalid="ignore"):

@@ -25,7 +25,7 @@ def check_bits(
     """
     run = emuchain.train(network, **cut, **keys)
     assert bits(run.weights) == bits(reference.weights)
-    own = {key: keys[key] for key in ("samples", "batch", "schedule")}
+    own = {key: keys[key] for key in ("samples", "batch", "schedule", "precision") if key in keys}
     simulation = emuchain.simulate(network, **cut, **own)
     assert simulation.virtual_time_ps == run.virtual_time_ps
 

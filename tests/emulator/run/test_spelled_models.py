@@ -167,6 +167,7 @@ SPELLED: dict[str, tuple[Make, tuple[int, ...]]] = {
     ),
     "rounded up to the same": (between(lambda: nn.MaxPool2d(2, 2, ceil_mode=True)), IMAGES),
     "dilation of one place": (between(lambda: nn.Conv2d(8, 6, 1, dilation=3)), IMAGES),
+    "dilation": (between(lambda: nn.Conv2d(8, 6, 3, 2, 2, dilation=(2, 3), groups=2)), IMAGES),
     "clamp": (after_conv(lambda self, maps: maps.clamp(min=0).mean((2, 3))), IMAGES),
     "other activations": (
         between(lambda: nn.Mish(), lambda: nn.ELU(0.5), lambda: nn.Hardtanh(-0.3, 0.4)),
@@ -304,8 +305,8 @@ REFUSED: dict[str, tuple[Make, str]] = {
         "PyTorch's Upsample '1': ",
     ),
     "dilation": (
-        between(lambda: nn.Conv2d(8, 8, 3, dilation=2)),
-        "PyTorch's Conv2d '1': `dilations` = [2, 2]",
+        between(lambda: nn.MaxPool2d(2, dilation=2)),
+        "PyTorch's MaxPool2d '1': `dilations` = [2, 2]",
     ),
     "another activation": (between(lambda: nn.Sequential(nn.SELU())), "PyTorch's SELU '1.0': "),
     "attention": (

@@ -163,6 +163,7 @@ class Window(NamedTuple):
         kernel, stride, pad = 1, 1, 0
         if "kernel" in operation:
             kernel = pair(operation["kernel"])[axis]
+            kernel += (kernel - 1) * (pair(operation.get("dilation", 1))[axis] - 1)
             stride = pair(
                 operation.get("stride") or (1 if operation["type"] == "conv" else kernel)
             )[axis]

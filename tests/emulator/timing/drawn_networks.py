@@ -30,7 +30,7 @@ def networks(draw: st.DrawFn) -> Table:
     last = "images"
     for _ in range(draw(st.integers(1, 4))):
         shape = maps[last]
-        window = draw(windows(shape[1:], 2))
+        window = draw(windows(shape[1:], 2, dilated=True))
         channels = draw(CHANNELS | st.just(shape[0]))
         last = add("conv", last, [channels, *shrunk(shape[1:], **window)], **window)
         groups = st.sampled_from(
@@ -145,21 +145,40 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
 
 
 @st.composite
-def windows(draw: st.DrawFn, size: list[int], most_pad: int) -> dict[str, list[int]]:
+def windows(
+    draw: st.DrawFn, size: list[int], most_pad: int, *, dilated: bool = False
+) -> dict[str, list[int]]:
     """A kernel that fits a map, with stride and padding; windows may overlap, leave gaps, and leave
-    out the end.
+    out the end, and be `dilated`.
     """
     if draw(st.booleans()):
         same = [3 if min(size) >= 2 else 1] * 2  # keeps the map's size, so that others can join it
         return {"kernel": same, "stride": [1, 1], "pad": [side // 2 for side in same]}
     kernel = [draw(st.integers(1, min(3, side))) for side in size]
-    pad = [draw(st.integers(0, min(most_pad, side - 1))) for side in kernel]
-    return {"kernel": kernel, "stride": [draw(st.integers(1, 3)) for _ in size], "pad": pad}
+    stride, gaps = [draw(st.integers(1, 3)) for _ in size], [1, 1]
+    if dilated and draw(st.booleans()):
+        most = [(side - 1) // max(1, k - 1) for side, k in zip(size, kernel, strict=True)]
+        gaps = [draw(st.integers(1, max(1, min(3, count)))) for count in most]
+    pad = [draw(st.integers(0, min(most_pad, side - 1))) for side in reach(kernel, gaps)]
+    window = {"kernel": kernel, "stride": stride, "pad": pad}
+    return window if gaps == [1, 1] else {**window, "dilation": gaps}
 
 
-def shrunk(size: list[int], kernel: list[int], stride: list[int], pad: list[int]) -> list[int]:
+def reach(kernel: list[int], dilation: list[int]) -> list[int]:
+    """The rows and columns that a kernel reaches over."""
+    return [(side - 1) * by + 1 for side, by in zip(kernel, dilation, strict=True)]
+
+
+def shrunk(
+    size: list[int],
+    kernel: list[int],
+    stride: list[int],
+    pad: list[int],
+    dilation: list[int] | None = None,
+) -> list[int]:
     """The rows and columns of what a window makes."""
-    return [(s + 2 * p - k) // t + 1 for s, k, t, p in zip(size, kernel, stride, pad, strict=True)]
+    sides = zip(size, reach(kernel, dilation or [1, 1]), stride, pad, strict=True)
+    return [(s + 2 * p - k) // t + 1 for s, k, t, p in sides]
 
 
 @st.composite

@@ -224,16 +224,9 @@ class Chain(Marks):
                 name for name, made in self.maps.items() for source in made.sources if source == at
             ]
             step = self.maps[takers[0]]
-            not_alone = (
-                "lrn",
-                "group-norm",
-                "global-response-norm",
-                "add",
-                "multiply",
-                "concat",
-                "sequence",
-                "softmax",
-            )
+            not_alone = ("lrn", "group-norm", "add", "multiply", "concat", "sequence", "softmax")
+            moves = ("shuffle", "pixel-shuffle", "pixel-unshuffle")
+            not_alone += ("global-response-norm", *moves)
             if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
                 break
             found, at = [*found, takers[0]], takers[0]
