@@ -128,6 +128,7 @@ EACH = {
     "kernel": (1, 1),
     "stride": (1, 1),
     "pad": (0, 0),
+    "dilation": (1, 1),
     "groups": 1,
     "tied": None,
     "cut": None,

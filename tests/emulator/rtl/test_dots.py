@@ -175,7 +175,7 @@ class Bench:
         """Return the rows that a row of results takes, channels last, their scales, and which meet
         it; zeros outside of the map.
         """
-        (kernel, _), (stride, _), (pad, _) = self.engine.window
+        (kernel, _), (stride, _), (pad, _) = self.engine.window[:3]
         codes, scales, reach = [], [], np.ones(kernel, np.uint8)
         for tap in range(kernel):
             at = row * stride + tap - pad
