@@ -409,7 +409,8 @@ class Device:
             if numerics is not None and squares is not None and rule is not None:
                 rule = numerics.normed(rule, squares)
         self.balanced.update_stored(step, sums.stored, sums.samples, rule)
-        await self._weight_scales.hear()
+        shares = self.exchange is not None and self.exchange.in_halves
+        await self._weight_scales.hear(self.exchange if shares else None)
         if numerics is not None and rule is not None:
             numerics.update(sums.samples, rule, keeps=keeps)
         self._weight_scales.offer()

@@ -14,7 +14,6 @@ sees its own, and hears from the others before the next update (`sideband.py`).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -22,6 +21,10 @@ from numpy.typing import NDArray
 
 _PREFIX = "scale_"
 """What the names of states begin with."""
+OF_WEIGHTS = "weights_"
+"""What the names of scales of weights begin with."""
+_STEP = -1
+"""In the place of an exponent, the last mini-batch that has told one, or of weights the update."""
 _MOST = 100
 """Exponents stay within these, which leaves fp32 room for the format's own."""
 
@@ -84,7 +87,7 @@ class TensorScales:
         these would need.
         """
         tensor = self._tensors[name]
-        tensor.known = tensor.all_known[-history:]
+        tensor.known, tensor.step = tensor.all_known[-history:], tensor.step + 1
         tensor.newest = needed_exponent(weights, largest)
         return self.running(name)
 
@@ -112,15 +115,15 @@ class TensorScales:
         return {
             f"{_PREFIX}{name}_{place}": exponent
             for name, tensor in self._tensors.items()
-            for place, exponent in enumerate(tensor.all_known)
+            for place, exponent in enumerate([tensor.step, *tensor.all_known], _STEP)
         }
 
     def restore(self, state: Mapping[str, int]) -> None:
         """Restore what `state` of all devices of a chain together returned."""
-        by_name = sorted(_split(name) for name in state if name.startswith(_PREFIX))
         self._tensors = {
-            name: _Tensor([state[f"{_PREFIX}{name}_{place}"] for _, place in places])
-            for name, places in itertools.groupby(by_name, key=lambda pair: pair[0])
+            name: _Tensor([places[place] for place in sorted(places) if place != _STEP], step)
+            for name, places in _by_tensor(state).items()
+            for step in (places.get(_STEP, -1),)
         }
 
 
@@ -129,21 +132,43 @@ def is_of_scales(name: str) -> bool:
     return name.startswith(_PREFIX)
 
 
-def _split(name: str) -> tuple[str, int]:
-    tensor, _, place = name.removeprefix(_PREFIX).rpartition("_")
-    return tensor, int(place)
+def _by_tensor(state: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """Return the exponents of each tensor by their places."""
+    tensors: dict[str, dict[int, int]] = {}
+    for key, exponent in state.items():
+        if is_of_scales(key):
+            name, _, place = key.removeprefix(_PREFIX).rpartition("_")
+            tensors.setdefault(name, {})[int(place)] = exponent
+    return tensors
 
 
-def merged_scales(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the states of the scales of several devices together; slices of a layer have not yet
-    heard of each other's newest weights.
+def merged_scales(
+    counts: Iterable[Mapping[str, int]], of_others: Iterable[Mapping[str, int]] = ()
+) -> dict[str, int]:
+    """Return the states of the scales of several devices together, of weights also those `of_others`
+    in other replicas.
+
+    Slices of a layer, and shares of replicas, have not yet heard of each other's newest weights;
+    what a device has of maps that others round is older than theirs.
     """
-    merged: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
-            if is_of_scales(name):
-                merged[name] = max(count, merged.get(name, count))
-    return merged
+    merged: dict[str, dict[int, int]] = {}
+    all_counts = *((one, True) for one in counts), *((one, False) for one in of_others)
+    for one, is_own in all_counts:
+        for name, places in _by_tensor(one).items():
+            if not is_own and not name.startswith(OF_WEIGHTS):
+                continue
+            step = places.get(_STEP, -1)
+            held = merged.setdefault(name, {_STEP: step})
+            if step > held[_STEP]:
+                held.clear()
+            if step >= held.get(_STEP, step):
+                for place, exponent in places.items():
+                    held[place] = max(exponent, held.get(place, exponent))
+    return {
+        f"{_PREFIX}{name}_{place}": exponent
+        for name, places in merged.items()
+        for place, exponent in places.items()
+    }
 
 
 def needed_exponent(maps: NDArray[np.float32], largest: float) -> int | None:

@@ -31,7 +31,8 @@ replicas share updates out, its own sum is that of its share, and first goes to 
 
 *The largest weights*, by which those of later updates are scaled (`scales.py`), go through the
 boards of a layer and back, in no virtual time: a byte in headers of rows that cross those links
-anyway, in a mini-batch that nothing waits for.
+anyway, in a mini-batch that nothing waits for. Where replicas share updates out, those of a share
+go to all, in headers of the weights that it has updated.
 
 *Weights that replicas share out* (ZeRO's stage 3) are gathered for each use, and here, too, times
 alone: their values go once, after the update.
@@ -57,6 +58,7 @@ from .ports import Ports
 
 if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
+    from .memories import Parameter
     from .rules import Rule
 
 Data = NDArray[np.float32]
@@ -339,6 +341,9 @@ class Gathering(Protocol):
     async def gather_layer(self, count: int, ready_ps: int) -> int:
         """Gather the `count` weights of a layer for one use; return the finish time in ps."""
 
+    async def share(self, row: Gradient) -> None:
+        """Fill a row, of which each replica has its piece, in place and in no time."""
+
 
 async def squares_of_shares(exchange: Gathering, own: Squares) -> Squares:
     """Return the sum over the shares of all replicas, of which this one has its `own`."""
@@ -446,18 +451,20 @@ class WeightScales:
     def offer(self) -> None:
         """Give what the newest weights of this device need."""
         for number, mailbox in self._offered.items():
-            needed = np.full((1, 1, 1, SCALED_ARRAYS), -np.inf, np.float32)
-            for place, parameter in enumerate(self._parameters[number]):
-                exponent = parameter.needed_scale
-                needed[..., place] = -np.inf if exponent is None else exponent
-            mailbox.put(needed)
+            mailbox.put(_needed(self._parameters[number]).reshape(1, 1, 1, -1))
 
-    async def hear(self) -> None:
-        """Take what those of all slices need, before an update."""
+    async def hear(self, exchange: Gathering | None) -> None:
+        """Take what those of all slices need, before an update; and of the shares of all replicas
+        in an `exchange`.
+        """
         for number, mailbox in self._told.items():
-            needed = (await mailbox.get()).reshape(-1).tolist()
-            for parameter, exponent in zip(self._parameters[number], needed, strict=False):
-                parameter.hear_scale(None if np.isinf(exponent) else int(exponent))
+            _take_needed(self._parameters[number], await mailbox.get())
+        if exchange is not None:
+            for own in (own for own in self._slices if not own.part.layer.frozen and own.scaled):
+                row = np.zeros((exchange.replicas, SCALED_ARRAYS), np.float32)
+                row[exchange.piece] = _needed(own.scaled)
+                await exchange.share(Gradient(row.size, row.reshape(-1)))
+                _take_needed(own.scaled, row.max(axis=0))
 
     def relays(self, steps: int) -> list[Coroutine[Any, Any, None]]:
         """Return the programs of an epoch of `steps` mini-batches, which begins."""
@@ -485,3 +492,17 @@ class WeightScales:
         data = (await self._ports.next_message(key)).data
         assert data is not None
         return data
+
+
+def _needed(parameters: Sequence[Parameter]) -> Data:
+    """Return what the newest weights of a slice need, (`SCALED_ARRAYS`,)."""
+    needed = np.full(SCALED_ARRAYS, -np.inf, np.float32)
+    for place, parameter in enumerate(parameters):
+        exponent = parameter.needed_scale
+        needed[place] = -np.inf if exponent is None else exponent
+    return needed
+
+
+def _take_needed(parameters: Sequence[Parameter], needed: Data) -> None:
+    for parameter, exponent in zip(parameters, needed.reshape(-1).tolist(), strict=False):
+        parameter.hear_scale(None if np.isinf(exponent) else int(exponent))

@@ -29,6 +29,7 @@ from ...kernels.optimizers import count_unmoved
 from ...kernels.quantise import Draws, on_blocks, on_squares
 from ..mapping import Cut, Slice, outputs_side_by_side
 from .formats import Data, MapFormats, round_into
+from .scales import OF_WEIGHTS
 
 _Number = TypeVar("_Number", bound=np.generic)
 _OUTPUTS, _INPUTS, _ROWS = 0, 1, -1
@@ -347,7 +348,7 @@ class RowFormats(ParameterFormats):
     @property
     def scale_name(self) -> str:
         """See `ParameterFormats`."""
-        return f"weights_{self.layer}_{self.name}"
+        return f"{OF_WEIGHTS}{self.layer}_{self.name}"
 
     def _round(self, kind: str, weights: Data, update: int, place: int, out: Data) -> None:
         if not self.rounds(kind):
@@ -433,7 +434,7 @@ class SliceFormats(ParameterFormats):
     @property
     def scale_name(self) -> str:
         """See `ParameterFormats`."""
-        return f"weights_{self.of_weights.part.layer.index}"
+        return f"{OF_WEIGHTS}{self.of_weights.part.layer.index}"
 
     def _round(self, kind: str, weights: Data, update: int, place: int, out: Data) -> None:
         if not self.rounds(kind):

@@ -49,11 +49,6 @@ def check_zero(
                 f"{given}: blocks of {number.name} lie across the shares of replicas; should be"
                 f" another format of {kind}, such as `precision.{kind}` = 'bf16'"
             )
-    if any(own.scales_weights for own in config.precision.all_of):
-        raise InputError(
-            f"{given}: each replica sees the largest weights of its share alone, and `scaling` needs"
-            " those of a layer; leave one of them out"
-        )
     if network.heads:
         raise InputError(
             f"{given}: {network.heads[0].name} has the weights of {network.heads[0].operation.tied},"

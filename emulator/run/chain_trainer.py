@@ -272,11 +272,12 @@ class ChainTrainer(Trainer):
 
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
-        self.replicas.take_loss_scale(state)
+        self.replicas.take_loss_scale(state, differ=bool(self.plan.faults.flips))
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
         self.replicas.restore_clocks(state)
+        self.take_loss_scale(state)
         self._exchanged = Exchanged.of_plain(state["exchanged"])
 
 

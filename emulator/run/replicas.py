@@ -28,7 +28,7 @@ from ...comm.exchange import (
 )
 from ...kernels import Arena
 from ...kernels.number import FP32
-from ..device import LIMBS, merged_scales
+from ..device import LIMBS, is_of_scales, merged_scales
 from ..plan import ChainPlan
 from ..timing import FaultyTiming
 from .chain import Carriers, Chain, MakeNumerics, Wiring, build_chain
@@ -126,17 +126,19 @@ class Replicas:
             if row.values is not None
         }
 
-    def take_loss_scale(self, state: Mapping[str, Any]) -> None:
+    def take_loss_scale(self, state: Mapping[str, Any], *, differ: bool) -> None:
         """Restore the loss scale of all devices, which have the same, and the scales of maps, which
-        each chain has of its own, from what all ranks' `clocks` returned on any boards.
+        each chain has of its own, from what all ranks' `clocks` returned on any boards; those of
+        weights are of all replicas together, unless these `differ`.
         """
         by_name = {name: one["counts"] for name, one in state.items() if "counts" in one}
-        first = next(iter(by_name.values()))
+        first = next(iter(by_name.values())).items()
+        loss_scale = {name: count for name, count in first if not is_of_scales(name)}
         for replica, chain in enumerate(self.chains):
-            own = [
-                counts for name, counts in by_name.items() if name.startswith(f"replica {replica} ")
-            ]
-            scales = {**first, **merged_scales(own)}
+            of_chain = f"replica {replica} "
+            own = [counts for name, counts in by_name.items() if name.startswith(of_chain)]
+            others = () if differ else by_name.values()
+            scales = {**loss_scale, **merged_scales(own, others)}
             for device in chain.devices:
                 if device.numerics is not None:
                     device.numerics.take_scales(scales)

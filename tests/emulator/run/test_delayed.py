@@ -67,21 +67,45 @@ def test_bits_do_not_depend_on_the_mapping(
     assert bits(trained(of_cnn(precision=FORMS[name], **keys)).weights) == references[name]
 
 
-def test_boards_hear_of_each_others_largest_weights(
-    of_cnn: Any, trained: Any, bits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of a layer's first channel are eight times as large as all others."""
+@pytest.fixture
+def uneven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First weights of which those of a layer's first channel are eight times as large."""
 
-    def uneven(layer: Any, start: Any, seed: int, ins: Any, outs: Any) -> Any:
+    def made(layer: Any, start: Any, seed: int, ins: Any, outs: Any) -> Any:
         weights = initial_weights(layer, start, seed, ins, outs)
         weights[:, [channel for channel in ins if channel == 0]] *= 8
         return weights
 
-    monkeypatch.setattr(conv, "initial_weights", uneven)
+    monkeypatch.setattr(conv, "initial_weights", made)
+
+
+@pytest.mark.usefixtures("uneven")
+def test_boards_hear_of_each_others_largest_weights(of_cnn: Any, trained: Any, bits: Any) -> None:
     keys: Table = {"precision": FORMS["fp8"], "learning_rate": 1e-3}
     runs = (trained(of_cnn(**{**keys, "devices": devices})) for devices in (1, 8, 12))
     one, eight, twelve = (bits(run.weights) for run in runs)
     assert one == eight == twelve
+
+
+@pytest.mark.usefixtures("uneven")
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"replicas": 2, "devices": 8, "exchange": "halving-doubling"},
+        {"replicas": 4, "devices": 3, "engines": "turns", "stages": "layers"},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_replicas_hear_of_each_others_shares(
+    of_cnn: Any, trained: Any, bits: Any, keys: Table, zero: int
+) -> None:
+    """Of which one has the largest weights: all have the bits of replicas that each update all."""
+    if zero == 3:
+        keys = {**keys, "engines": "turns", "stages": "layers", "devices": 3}
+    keys = {**keys, "precision": "fp8 weights=int8 scaling=delayed:history=1"}
+    whole, shared = (trained(of_cnn(**{**keys, "zero": own})).weights for own in (0, zero))
+    assert bits(shared) == bits(whole)
 
 
 def test_graphs_and_attention(
@@ -165,15 +189,33 @@ def test_bits_that_flip_are_those_of_scaled_weights(
     assert largest[0] > 0.6 > 0.5 >= largest[1] > 0.4
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_resumed_on_any_boards(tmp_path: Path, small_cifar: Path, bits: Any, replicas: int) -> None:
-    keys: Table = {**KEYS, "data": str(small_cifar), "precision": FORMS["fp8"], "progress": "none"}
-    whole = emuchain.train("quick-cifar", **keys, epochs=2, devices=2, replicas=replicas)
-    file = str(tmp_path / "run.ckpt")
-    emuchain.train("quick-cifar", **keys, epochs=1, devices=2, replicas=replicas, checkpoint=file)
-    for devices in (2, 3):
-        rest = emuchain.train(**keys, epochs=2, devices=devices, replicas=replicas, resume=file)
-        assert bits(rest.weights) == bits(whole.weights)
+@pytest.mark.usefixtures("uneven")
+@pytest.mark.parametrize(
+    ("devices", "keys"),
+    [
+        ((12, 12, 12), {}),
+        ((2, 8, 3), {}),
+        ((8, 3, 2), {"replicas": 2}),
+        ((8, 8, 2), {"replicas": 2, "zero": 1}),
+    ],
+)
+def test_resumed_on_any_boards(
+    tmp_path: Path, small_cifar: Path, bits: Any, devices: tuple[int, ...], keys: Table
+) -> None:
+    """Twice: a board that has the scales of others' maps from a checkpoint hands on none that are
+    older than theirs.
+    """
+    plain: Table = {**KEYS, "data": str(small_cifar), "samples": 32, "progress": "none"}
+    plain |= {"precision": "fp8 weights=int8 scaling=delayed:history=1"}
+    own = {key: value for key, value in keys.items() if key != "zero"}
+    whole = emuchain.train("quick-cifar", **plain, **own, epochs=3, devices=2)
+    files = [str(tmp_path / f"{epoch}.ckpt") for epoch in range(3)]
+    begun: Table = {**plain, **keys, "epochs": 1, "devices": devices[0]}
+    emuchain.train("quick-cifar", **begun, checkpoint=files[0])
+    for epoch in (1, 2):
+        rest: Table = {"devices": devices[epoch], "epochs": epoch + 1, "progress": "none"}
+        last = emuchain.train(**rest, resume=files[epoch - 1], checkpoint=files[epoch])
+    assert bits(last.weights) == bits(whole.weights)
 
 
 @pytest.mark.sampled(1)
@@ -240,7 +282,6 @@ def test_histories() -> None:
         ({"precision": "fp8 scaling=late"}, "should be 'none' or 'delayed'"),
         ({"precision": "fp8 scaling=delayed:history=0"}, "of 1 to 1024 mini-batches"),
         ({"precision": "fp8 scaling=delayed", "faults": "deaths"}, "without `scaling`"),
-        ({"precision": "fp8 scaling=delayed", "replicas": 2, "zero": 1}, "of its share alone"),
         (
             {"precision": "fp8 scaling=delayed", "schedule": "fpdeep", "batch": 2, "devices": 9},
             "are on the way, and `batch` = 2 are fewer",
