@@ -449,11 +449,6 @@ def check_loss_scale(config: Config, parallel: DataParallel, faults: Faults) -> 
         InputError: it cannot.
     """
     precision, kind = config.precision, config.schedule
-    if faults.deaths and any(own.history for own in precision.all_of):
-        raise InputError(
-            f"`precision` = {str(precision)!r}: boards keep the largest numbers of mini-batches, and"
-            " `faults.deaths` has one die; should be without `scaling`"
-        )
     if not precision.grows_every:
         return
     given, usual = f"`precision` = {str(precision)!r}: the loss scale", "should be a number"

@@ -181,7 +181,8 @@ class ChainTrainer(Trainer):
                 deal_state(self.ranks, layer, taken, read, sorted(kinds), replica)
         for name, row in after.residuals().items():
             row[...] = residuals[name]
-        after.take_loss_scale(_without_scales(clocks))
+        # Where a board has died formats go on, and so do the scales of the last checkpoint.
+        after.take_loss_scale(_counts(clocks, with_scales=self._segment.death is not None))
         after.so_far, after.history, after.started_s = self.so_far, self.history, self.started_s
         return after
 
@@ -295,13 +296,16 @@ def _of_state(
     return arrays[MASTER] if kind == "value" and MASTER in arrays and not goes_on else arrays[kind]
 
 
-def _without_scales(clocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return all ranks' clocks without the scales of maps, which are of their formats."""
+def _counts(clocks: Sequence[Mapping[str, Any]], *, with_scales: bool) -> dict[str, Any]:
+    """Return the counts in all ranks' clocks, with the scales of maps and weights or without: these
+    are of their formats.
+    """
     left: dict[str, Any] = {}
     for name, state in (entry for of_rank in clocks for entry in of_rank.items()):
         if isinstance(state, dict) and "counts" in state:
             counts = state["counts"].items()
-            left[name] = {"counts": {key: n for key, n in counts if not is_of_scales(key)}}
+            kept = {key: n for key, n in counts if with_scales or not is_of_scales(key)}
+            left[name] = {"counts": kept}
     return left
 
 

@@ -218,6 +218,29 @@ def test_resumed_on_any_boards(
     assert bits(last.weights) == bits(whole.weights)
 
 
+@pytest.mark.usefixtures("uneven")
+@pytest.mark.parametrize("dead", [0, 5])
+def test_scales_outlive_the_boards_that_keep_them(
+    tmp_path: Path, small_cifar: Path, bits: Any, dead: int
+) -> None:
+    """Checkpoints have them: a run in which a board dies has the bits of one in which none does,
+    also when it is stopped behind the death.
+    """
+    file, faults = str(tmp_path / "run.ckpt"), tmp_path / "faults.toml"
+    keys: Table = {**KEYS, "data": str(small_cifar), "samples": 32, "progress": "none"}
+    keys |= {"precision": "fp8 weights=int8 scaling=delayed:history=1", "checkpoint_every": 1}
+    keys |= {"devices": 12, "memory": "ignored"}
+    whole = emuchain.train("quick-cifar", **keys, epochs=3)
+    at_us = whole.steps["virtual_time_ps"][2] * 1.2e-6  # in the last mini-batch of epoch 2
+    faults.write_text(f"[[faults.deaths]]\nboard = {dead}\nat_us = {at_us}\n", "utf-8")
+    keys |= {"faults": str(faults)}
+    dying = emuchain.train("quick-cifar", **keys, epochs=3)
+    emuchain.train("quick-cifar", **keys, epochs=2, checkpoint=file)
+    rest = emuchain.train(resume=file, epochs=3, progress="none")
+    assert dying.virtual_time_ps > whole.virtual_time_ps
+    assert bits(rest.weights) == bits(dying.weights) == bits(whole.weights)
+
+
 @pytest.mark.sampled(1)
 def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: Any, bits: Any) -> None:
     out = tmp_path / "run.h5"
@@ -281,7 +304,6 @@ def test_histories() -> None:
         ),
         ({"precision": "fp8 scaling=late"}, "should be 'none' or 'delayed'"),
         ({"precision": "fp8 scaling=delayed:history=0"}, "of 1 to 1024 mini-batches"),
-        ({"precision": "fp8 scaling=delayed", "faults": "deaths"}, "without `scaling`"),
         (
             {"precision": "fp8 scaling=delayed", "schedule": "fpdeep", "batch": 2, "devices": 9},
             "are on the way, and `batch` = 2 are fewer",
@@ -289,11 +311,7 @@ def test_histories() -> None:
     ],
     ids=lambda given: str(given)[:50],
 )
-def test_what_is_refused(of_cnn: Any, tmp_path: Path, keys: Table, said: str) -> None:
-    if "faults" in keys:
-        file = tmp_path / "faults.toml"
-        file.write_text("[faults]\ndeaths = [{ board = 1, at_us = 10 }]", "utf-8")
-        keys = {**keys, "faults": str(file)}
+def test_what_is_refused(of_cnn: Any, keys: Table, said: str) -> None:
     with pytest.raises(InputError) as error:
         of_cnn(**{"devices": 3, **keys})
     assert said in str(error.value) and "\n" not in str(error.value)
