@@ -56,16 +56,12 @@ class AttentionSlice(SliceNumerics):
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
         heads, size = part.channels * self._sharing, operation.size(part.layer.input)
-        self._kernel = Attention(heads, size, operation.causal, keys=operation.keys)
+        rules = {"scale": operation.scale, "keys": operation.keys}
+        self._kernel = Attention(heads, size, operation.causal, **rules)
         if formats is not None and formats.precision.accumulate != "fp32":
             sums = SliceSums(formats.precision).kind
             self._kernel = SummedAttention(
-                heads,
-                size,
-                operation.causal,
-                keys=operation.keys,
-                sums=sums,
-                dot=formats.precision.dot,
+                heads, size, operation.causal, **rules, sums=sums, dot=formats.precision.dot
             )
         self._rows, self._keys = operation.rows_of(part.layer.input)
         self._dropout = operation.dropout

@@ -429,11 +429,7 @@ class Attentions:
                 f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values"
                 f" {list(v.places.shape)}: only as many heads, and values of each, are supported"
             )
-        if not math.isclose(scores.factor * v.factor, size**-0.5, rel_tol=1e-5) or v.factor != 1:
-            raise node.refusal(
-                f"scales products by {scores.factor * v.factor:g}, where only 1 over the root of a"
-                f" head's {size} values, {size**-0.5:g}, is supported"
-            )
+        scale = _scale_of(node, scores, v)
         crosses = is_crossed(self._walk, (q, k, v))
         hidden = np.zeros((rows, rows), bool) if scores.hidden is None else scores.hidden
         causal = bool(hidden.any())
@@ -453,7 +449,7 @@ class Attentions:
                     " which is supported within a sequence"
                 )
             heads, value, tied = crossed(self._walk, node, (q, k, v))
-            rows_of = {"keys": k.places.shape[-2], "dropout": scores.dropout}
+            rows_of = {"keys": k.places.shape[-2], "dropout": scores.dropout, "scale": scale}
             made = self._walk.step(
                 scores.node, Attention, {"heads": heads, **rows_of}, value, axes=value.axes
             )
@@ -478,6 +474,7 @@ class Attentions:
             own = {"heads": heads, **grouped, "base": base, "interleaved": interleaved, **part}
             value = self._walk.step(scores.node, Rotary, own, value, axes=value.axes)
         keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
+        keys |= {"scale": scale}
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         return self._results(step, q, heads, tied)
 
@@ -487,6 +484,23 @@ class Attentions:
         whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size)
         by_head = whole.transpose(0, 2, 1, 3).reshape(-1, rows, size)
         return Heads(step, q.samples, by_head[tied].reshape(q.places.shape))
+
+
+def _scale_of(node: OnnxNode, scores: _Scores, v: Heads) -> float | None:
+    """Return the number by which scores are multiplied; None: 1 over the root of a head's size.
+
+    Raises:
+        InputError: it is not above 0, or values are multiplied, too.
+    """
+    if v.factor != 1:
+        raise node.refusal(
+            f"takes values times {v.factor:g}; only products of queries and keys may be scaled"
+        )
+    if math.isclose(scores.factor, scores.q.places.shape[-1] ** -0.5, rel_tol=1e-5):
+        return None
+    if not 1e-9 <= scores.factor <= 1e9:
+        raise node.refusal(f"scales products by {scores.factor:g}; should be 1e-9 to 1e9")
+    return float(str(np.float32(scores.factor)))  # the shortest that is the same in fp32
 
 
 _ELSEWHERE = (

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import Channels, Positive, Rate
+from ...common import Channels, Positive, PositiveNumber, Rate
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, EngineView, LayerRows, Reread, RowLayer
 from ..shape import Shape, shown
@@ -36,6 +36,9 @@ class Attention(RowLayer):
     With `keys`, queries see that many rows of another sequence, as a decoder's see an encoder's
     results (section 3.2.3). The map that it takes has rows of keys, then as many of values, then
     those of the queries, each head by head: a `concat` of rows makes it of three layers' results.
+
+    Products of queries and keys are multiplied by `scale`; without one, by 1 over the root of a
+    head's size.
     """
 
     heads: Channels
@@ -43,6 +46,7 @@ class Attention(RowLayer):
     causal: bool = False
     dropout: Rate = 0.0
     keys: Positive | None = None
+    scale: PositiveNumber | None = None
 
     type = "attention"
     onnx = ("Attention",)
@@ -194,7 +198,8 @@ class Attention(RowLayer):
         size = self.size(out.reads[0].shape)
         turned = nodes.add("Transpose", [k], f"{name}/turned", perm=[0, 1, 3, 2])
         products = nodes.add("MatMul", [q, turned], f"{name}/products")
-        scores = nodes.add("Mul", [products, out.number("scale", size**-0.5)], f"{name}/scores")
+        scale = out.number("scale", size**-0.5 if self.scale is None else self.scale)
+        scores = nodes.add("Mul", [products, scale], f"{name}/scores")
         if self.causal:
             scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
         shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
@@ -272,13 +277,14 @@ class Attention(RowLayer):
         """See `LayerOperation`; takes (samples, tokens, values), with the channels as here."""
         groups, sharing, causal, dropout = self.groups, self.sharing, self.causal, self.dropout
         rows, before = self.rows_of(shape)
+        of_scores = {} if self.scale is None else {"scale": self.scale}
 
         class Crossed(nn.Module):
             def forward(self, x: Any) -> Any:
                 apart = x.unflatten(2, (groups, -1)).transpose(1, 2)
                 k, v, q = apart.split([before, before, rows], 2)
                 rate = dropout if self.training else 0.0
-                y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=rate)
+                y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, **of_scores)
                 return y.transpose(1, 2).flatten(2)
 
         class Heads(nn.Module):
@@ -289,7 +295,7 @@ class Attention(RowLayer):
                 k, v = parts[:, :, sharing], parts[:, :, sharing + 1]
                 rate = dropout if self.training else 0.0
                 keys = {"dropout_p": rate, "is_causal": causal, "enable_gqa": sharing > 1}
-                y = nn.functional.scaled_dot_product_attention(q, k, v, **keys)
+                y = nn.functional.scaled_dot_product_attention(q, k, v, **keys, **of_scores)
                 return y.transpose(1, 2).flatten(2)
 
         return [Crossed() if self.keys else Heads()]

@@ -165,7 +165,11 @@ TRANSFORMERS: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
     ),
     "attention at once": (
         [24, 7, 1],
-        [{"type": "attention", "name": "a", "heads": 4}, *NORMS, conv(3, "each")],
+        [
+            {"type": "attention", "name": "a", "heads": 4, "scale": 0.1},
+            *NORMS,
+            conv(3, "each"),
+        ],
     ),
     "symbols": (
         [9, 7, 1],

@@ -96,6 +96,9 @@ SPELLINGS: dict[str, Callable[[], Any]] = {
         Block(attend=models.by_hand), Block(attend=models.by_hand, causal=False)
     ),
     "divided": lambda: Gpt(Block(None, models.divided), Block(attend=models.divided, causal=False)),
+    "not scaled": lambda: Gpt(
+        Block(None, models.unscaled), Block(attend=models.unscaled, causal=False)
+    ),
     "not causal": lambda: Gpt(Block(causal=False), Block(None, causal=False)),
     "a class token": lambda: Vit(Block(models.permuted, causal=False), has_token=True),
     "a mean": lambda: Vit(Block(models.permuted, causal=False), has_token=False),
@@ -199,6 +202,7 @@ def test_the_operator_attention(tmp_path: Path) -> None:
                 nodes.append(node("Reshape", [f"{name}x", "apart"], [f"{name}a"]))
                 nodes.append(node("Transpose", [f"{name}a"], [f"{name}h"], perm=[0, 2, 1, 3]))
             taken, made = [f"{name}h" for name in "qkv"], ["yh"]
+        keys |= {} if causal else {"scale": 0.3}
         nodes.append(node("Attention", taken, made, "attention", is_causal=causal, **keys))
         if not flat:
             nodes.append(node("Transpose", ["yh"], ["ya"], perm=[0, 2, 1, 3]))
@@ -224,7 +228,7 @@ def test_the_operator_attention(tmp_path: Path) -> None:
         assert [layer.operation.type for layer in network.layers] == ["conv", "attention", "conv"]
         shared = groups if groups < HEADS else None
         keys = {"heads": HEADS, "kv_heads": shared, "causal": bool(causal), "dropout": 0.0}
-        keys |= {"keys": None}
+        keys |= {"keys": None, "scale": None if causal else 0.3}
         assert vars(network.layers[1].operation) == keys
         again.write_bytes(onnx_image(read_weights(str(path), network, "here"), network, "here"))
         x = torch.from_numpy(draw.normal(size=(2, TOKENS, WIDTH)).astype(np.float32))
@@ -293,10 +297,9 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
             "slope": -distance.abs().float(),
             "cross": torch.ones(TOKENS, TOKENS).tril().log(),
         }
-        keys = {"scale": 0.3} if self.kind == "scaled" else {}
-        made = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=masks.get(self.kind), **keys
-        )
+        if self.kind in ("least", "doubled"):
+            q, v = (q * -2, v) if self.kind == "least" else (q, v * 2)
+        made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind))
         return self.head(made.transpose(1, 2).reshape(x.shape))
 
 
@@ -306,9 +309,8 @@ REFUSED = {
     "turned": "turns queries or keys by other angles than those of rotary embeddings (RoPE)",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds a mask other than 0 and -inf to scores",
-    "scaled": (
-        "scales products by 0.3, where only 1 over the root of a head's 4 values, 0.5, is supported"
-    ),
+    "least": "scales products by -1; should be 1e-9 to 1e9",
+    "doubled": "takes values times 2; only products of queries and keys may be scaled",
 }
 
 

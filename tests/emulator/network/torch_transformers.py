@@ -62,6 +62,15 @@ def divided(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return torch.softmax(scores, dim=-1) @ v
 
 
+def unscaled(q: Any, k: Any, v: Any, causal: bool) -> Any:
+    """Attention whose scores are not scaled, as in GPT-Neo, where a mask is the least number."""
+    scores = q @ k.transpose(-2, -1)
+    if causal:
+        mask = torch.tril(torch.ones(TOKENS, TOKENS, dtype=torch.bool))
+        scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, dim=-1) @ v
+
+
 class Dropped(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
     """Attention that drops shares in training: by PyTorch's own function, or as it is in many
     scripts.

@@ -118,7 +118,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Table], str]:
 NETWORKS: dict[str, tuple[Table, Table]] = {
     "gpt": (gpt(24, 2, 3, 16), {"data": "text"}),
     "gpt like Llama": (
-        gpt(24, 1, 6, 9, "rms-norm", kv_heads=3, dropout=0.2),
+        gpt(24, 1, 6, 9, "rms-norm", kv_heads=3, dropout=0.2, scale=1.0),
         {"data": "text", "optimizer": "adamw"},
     ),
     "vit": (vit(36, 1, 3, dropout=0.3), {}),
@@ -274,6 +274,7 @@ def test_losses_of_pytorch(write: Callable[[Table], str], plan_of: Any, optimize
             "`heads` = 4: 18 channels do not divide into q, k and v of that many heads",
         ),
         ({"type": "attention", "heads": 0}, "heads"),
+        ({"type": "attention", "heads": 3, "scale": 0}, "scale"),
         (
             {"type": "attention", "heads": 4, "kv_heads": 3},
             "`kv_heads` = 3 should divide `heads` = 4",
@@ -321,6 +322,22 @@ def test_no_dropout_is_a_rate_of_0(
     )
     assert bits(without.weights) == bits(references["gpt"]) != bits(some.weights)
     assert without.history[0].virtual_time_ps == some.history[0].virtual_time_ps
+
+
+def test_another_scale_takes_the_same_time(
+    write: Callable[[Table], str],
+    references: dict[str, Weights],
+    plan_of: Any,
+    trained: Any,
+    bits: Any,
+) -> None:
+    keys = {**KEYS, "data": "text", "micro_batch": 16}
+    usual, other = (
+        trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, scale=scale))))
+        for scale in (8**-0.5, 1.0)
+    )
+    assert bits(usual.weights) == bits(references["gpt"]) != bits(other.weights)
+    assert usual.history[0].virtual_time_ps == other.history[0].virtual_time_ps
 
 
 def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:

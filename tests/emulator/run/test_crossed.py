@@ -20,6 +20,7 @@ from .test_attention import BOARDS
 KEYS: Table = {
     **{"schedule": "sync", "batch": 16, "samples": 32, "test_samples": 4, "learning_rate": 0.01},
 }
+RULES: Table = {"dropout": 0.1, "scale": 1.0}
 
 
 def attended(name: str, of: str, width: int, heads: int, **keys: Any) -> list[Table]:
@@ -117,7 +118,7 @@ def data_of(samples: int, source: int, target: int) -> emuchain.Dataset:
 
 @pytest.fixture(scope="module")
 def reference() -> Any:
-    return trained(translator(12, 3, 6, 5, dropout=0.1), devices=1, micro_batch=16)
+    return trained(translator(12, 3, 6, 5, **RULES), devices=1, micro_batch=16)
 
 
 def trained(network: Table, **keys: Any) -> Any:
@@ -133,7 +134,7 @@ def trained(network: Table, **keys: Any) -> Any:
 
 @pytest.mark.parametrize("keys", [*MAPPINGS, {"devices": 8, "micro_batch": 1}])
 def test_no_mapping_changes_a_bit(reference: Any, keys: Table) -> None:
-    network = translator(12, 3, 6, 5, dropout=0.1)
+    network = translator(12, 3, 6, 5, **RULES)
     run, bits = trained(network, **keys)
     assert bits == reference[1]
     plan = emuchain.plan(network, **{**KEYS, "memory": "ignored", **keys})
@@ -142,7 +143,7 @@ def test_no_mapping_changes_a_bit(reference: Any, keys: Table) -> None:
 
 def test_heads_are_cut(reference: Any) -> None:
     cut = "table:c0_v c0_heads[:1] | c0_heads[1:] c0_out:c1_v | c1_heads c1_out:head"
-    _, bits = trained(translator(12, 3, 6, 5, dropout=0.1), cut=cut, devices=3, micro_batch=4)
+    _, bits = trained(translator(12, 3, 6, 5, **RULES), cut=cut, devices=3, micro_batch=4)
     assert bits == reference[1]
 
 

@@ -78,7 +78,9 @@ def attended(*parts: Any, **keys: Any) -> Any:
 
 
 class Heads(nn.Module):  # type: ignore[misc, name-defined]
-    """Attention as T5 has it: no biases, and a layer for each of queries, keys and values."""
+    """Attention as T5 has it: no biases, a layer for each of queries, keys and values, and scores
+    that are not scaled.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +89,7 @@ class Heads(nn.Module):  # type: ignore[misc, name-defined]
     def forward(self, x: Any, memory: Any, causal: bool = False) -> Any:
         """Return what rows take of a memory."""
         q, k, v = self.q(x), self.k(memory), self.v(memory)
-        return self.o(attended(q, k, v, is_causal=causal))
+        return self.o(attended(q, k, v, is_causal=causal, scale=1.0))
 
 
 class Gated(nn.Module):  # type: ignore[misc, name-defined]

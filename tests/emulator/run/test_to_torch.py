@@ -28,7 +28,7 @@ TURNED = of_table(
     "turned",
     *(11, 16, {"type": "positions", "name": "x"}, conv(48, "qkv")),
     {"type": "rotary", "heads": 2, "interleaved": True, "base": 100.0, "turned": 6},
-    *({"type": "attention", "heads": 2}, conv(16, "mixed")),
+    *({"type": "attention", "heads": 2, "scale": 1.0}, conv(16, "mixed")),
     *({"type": "gelu", "name": "y"}, {"type": "add", "from": ["y", "x"]}, {"type": "layer-norm"}),
     steps=6,
 )

@@ -26,10 +26,16 @@ class Case:
     sharp: float = 1.0
     ragged: bool = False
     drops: bool = False
+    scale: float | None = None
 
     @property
     def attention(self) -> Attention:
-        return Attention(self.heads, self.size, self.causal)
+        return Attention(self.heads, self.size, self.causal, self.scale)
+
+    @property
+    def of_scores(self) -> float:
+        """By what products of queries and keys are multiplied."""
+        return self.size**-0.5 if self.scale is None else self.scale
 
     @property
     def x(self) -> np.ndarray:
@@ -82,6 +88,8 @@ CASES = [
     Case(3, 90, 2, 12, causal=False, ragged=True),
     Case(1, 80, 2, 8, drops=True),
     Case(2, 40, 1, 8, causal=False, ragged=True, drops=True),
+    Case(1, 70, 2, 16, scale=1.0),
+    Case(2, 40, 1, 8, causal=False, ragged=True, scale=0.05),
 ]
 
 

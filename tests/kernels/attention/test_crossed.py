@@ -21,12 +21,13 @@ def drawn(samples: int, keys: int, rows: int, channels: int) -> tuple[Any, Any]:
     return x, random.standard_normal((samples, rows, channels), F)
 
 
-def in_float64(x: Any, dy: Any, heads: int, keys: int, kept: Any = 1.0) -> tuple[Any, Any]:
-    """Outputs and input errors by the formulas of softmax(q k' / sqrt(e)) v."""
+def in_float64(
+    x: Any, dy: Any, heads: int, keys: int, scale: float, kept: Any = 1.0
+) -> tuple[Any, Any]:
+    """Outputs and input errors by the formulas of softmax(scale q k') v."""
     apart = x.astype(np.float64).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
     k, v, q = np.split(apart, (keys, 2 * keys), 2)
     of_rows = dy.astype(np.float64).reshape(*dy.shape[:2], heads, -1).swapaxes(1, 2)
-    scale = k.shape[3] ** -0.5
     shares = np.exp(scale * q @ k.swapaxes(2, 3))
     shares /= shares.sum(-1, keepdims=True)
     of_shares = kept * (of_rows @ v.swapaxes(2, 3))
@@ -47,11 +48,13 @@ def test_values_are_those_of_float64(
     if drops:
         draws = np.random.default_rng(3).random((2, heads, rows, keys))
         masks["kept"] = np.where(draws < 0.25, 0, 1 / 0.75).astype(F)
-    attention = Attention(heads, size, causal=False, keys=keys)
-    y, statistics = forward(x, attention, **masks)
-    dx = backward(x, statistics, dy, attention, **masks)
-    for ours, theirs in zip((y, dx), in_float64(x, dy, heads, keys, **masks), strict=True):
-        assert np.abs(ours - theirs).max() <= 1e-6 * max(1, np.abs(theirs).max())
+    for scale in (None, 0.1):
+        attention = Attention(heads, size, causal=False, scale=scale, keys=keys)
+        y, statistics = forward(x, attention, **masks)
+        dx = backward(x, statistics, dy, attention, **masks)
+        expected = in_float64(x, dy, heads, keys, scale or size**-0.5, **masks)
+        for ours, theirs in zip((y, dx), expected, strict=True):
+            assert np.abs(ours - theirs).max() <= 1e-6 * max(1, np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("rows", [1, 64, 70, 130])

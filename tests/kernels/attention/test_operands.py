@@ -74,7 +74,7 @@ def expected(case: Case, name: str) -> list[np.ndarray]:
         own = np.ascontiguousarray(dy[n, :, h])
         both = (rounding(name, purpose, int(NUMBERS[n]), h, case.rows) for purpose in (0, 2))
         y[n, :, h], statistics[n, h], *errors = reference.attention(
-            *(q, k, v, own, F(case.size**-0.5), case.causal, lengths[n], kept[n, h], *both)
+            *(q, k, v, own, F(case.of_scores), case.causal, lengths[n], kept[n, h], *both)
         )
         dx[n, :, h] = np.stack(errors, 1)
     return [y.reshape(case.dy.shape) + F(0), statistics, dx.reshape(case.x.shape) + F(0)]

@@ -27,7 +27,7 @@ def expected(case: Case) -> list[np.ndarray]:
             k,
             v,
             np.ascontiguousarray(dy[n, :, h]),
-            F(case.size**-0.5),
+            F(case.of_scores),
             case.causal,
             lengths[n],
             kept[n, h],

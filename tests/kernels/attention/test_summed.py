@@ -46,7 +46,7 @@ FORMS: dict[str, tuple[str, Form | None, dict[str, Any], Any]] = {
 CASES = [
     Case(1, 1, 1, 1),
     Case(2, 9, 2, 12),
-    Case(1, 67, 1, 5),
+    Case(1, 67, 1, 5, scale=1.0),
     Case(1, 40, 1, 12, drops=True),
     Case(2, 37, 2, 12, causal=False, ragged=True),
 ]
@@ -62,7 +62,7 @@ class Run:
     def __post_init__(self) -> None:
         self.format, self.form, keys, self.total = FORMS[self.name]
         case = self.case
-        self.attention = SummedAttention(case.heads, case.size, case.causal, **keys)
+        self.attention = SummedAttention(case.heads, case.size, case.causal, case.scale, **keys)
         grid = number_format(self.format).grid
         assert grid is not None and self.form is not None
         self.grid, self.dot = grid, bool(self.attention.dot)
@@ -118,7 +118,7 @@ class Run:
             inputs = (array[n, :, h].swapaxes(0, 1) for array in (x, x_words))
             own, own_words = map(np.ascontiguousarray, inputs)
             words = Words(pairs[0][n, h], pairs[1][n, h], own_words, dy_words[n, :, h])
-            key = case.size**-0.5, case.causal, int(lengths[n]), kept[n, h]
+            key = case.of_scores, case.causal, int(lengths[n]), kept[n, h]
             made = how.run(own, np.ascontiguousarray(dy[n, :, h]), words, *key)
             y[n, :, h], statistics[n, h], *errors = made
             dx[n, :, h] = np.stack(errors, 1)

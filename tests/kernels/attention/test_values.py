@@ -24,6 +24,7 @@ SHAPES = st.builds(
     causal=st.booleans(),
     ragged=st.booleans(),
     drops=st.booleans(),
+    scale=st.sampled_from([None, 0.02, 0.2]),
 )
 
 
@@ -39,7 +40,7 @@ def distances(case: Case) -> tuple[float, float]:
     hidden = torch.arange(case.rows) >= lengths[:, None, None, None]
     if case.causal:
         hidden = torch.ones(case.rows, case.rows, dtype=torch.bool).triu(1)
-    scores = (q @ k.transpose(2, 3) * case.size**-0.5).masked_fill(hidden, -torch.inf)
+    scores = (q @ k.transpose(2, 3) * case.of_scores).masked_fill(hidden, -torch.inf)
     shares = torch.softmax(scores, dim=3) * torch.tensor(case.masks.get("kept", 1.0))
     expected = (shares @ v).transpose(1, 2).reshape(y.shape)
     expected.backward(torch.tensor(case.dy, dtype=torch.float64))
