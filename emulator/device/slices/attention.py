@@ -56,7 +56,7 @@ class AttentionSlice(SliceNumerics):
         assert isinstance(operation, AttentionOperation)
         self._sharing = operation.sharing
         heads, size = part.channels * self._sharing, operation.size(part.layer.input)
-        rules = {"scale": operation.scale, "keys": operation.keys}
+        rules: dict[str, Any] = {"scale": operation.scale, "keys": operation.keys}
         self._kernel = Attention(heads, size, operation.causal, **rules)
         if formats is not None and formats.precision.accumulate != "fp32":
             sums = SliceSums(formats.precision).kind

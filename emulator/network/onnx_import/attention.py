@@ -473,8 +473,8 @@ class Attentions:
             part = {"turned": turned} if turned < size else {}
             own = {"heads": heads, **grouped, "base": base, "interleaved": interleaved, **part}
             value = self._walk.step(scores.node, Rotary, own, value, axes=value.axes)
-        keys = {"heads": heads, **grouped, "causal": causal, "dropout": scores.dropout}
-        keys |= {"scale": scale}
+        of_scores = {"causal": causal, "dropout": scores.dropout, "scale": scale}
+        keys: dict[str, object] = {"heads": heads, **grouped, **of_scores}
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         return self._results(step, q, heads, tied)
 
