@@ -256,6 +256,24 @@ class Responses(nn.Sequential):  # type: ignore[misc, name-defined]
         )
 
 
+class Causal(nn.Module):  # type: ignore[misc, name-defined]
+    """Convolutions over time with gaps that double, of steps before alone (TCN; Bai et al., 2018):
+    padded before, at both sides and cut, and by copies of the first step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.copies = nn.ConstantPad1d((2, 0), 0.0), nn.ReplicationPad1d((4, 0))
+        self.one, self.two = nn.Conv1d(6, 8, 3), nn.Conv1d(8, 8, 3, dilation=2, padding=4)
+        self.three, self.head = nn.Conv1d(8, 8, 2, dilation=4, groups=2), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        x = torch.relu(self.one(self.before(x.transpose(1, 2))))
+        x = x + torch.relu(self.two(x)[:, :, :-4])
+        return self.head(self.three(self.copies(x))[:, :, -1])
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -314,6 +332,7 @@ CASES = {
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
+    "causal": Case(Causal, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "responses": Case(Responses, (3, 8, 8)),
     "gated": Case(Gated, (SYMBOLS, STEPS, 1)),
     "branches": Case(Branches, (3, 8, 8)),

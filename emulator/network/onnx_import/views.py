@@ -203,7 +203,8 @@ def pad(walk: Walk, node: OnnxNode) -> Value:
     Raises:
         InputError: the padding is by other values, of other axes, or negative.
     """
-    value = walk.maps(node, padded=True)
+    axes = len(walk.axes_of(walk.take(node, padded=True)))
+    value = walk.maps(node, padded=True, over=1 if axes == 3 else 2)
     mode = node.attributes.get("mode", "constant")
     if len(node.inputs) > 2 and node.has_input(2) and any(walk.numbers(node, "value", 2)):
         raise node.refusal("pads by another value than zero; only zeros are supported")
@@ -211,8 +212,10 @@ def pad(walk: Walk, node: OnnxNode) -> Value:
         raise node.refusal("pads by another value than zero; only zeros are supported")
     given = walk.integers(node, "pads")
     if node.has_input(3):
-        axes = [place % 4 for place in map(int, walk.numbers(node, "axes", 3))]
-        given = _spread(given, axes)
+        places = [place % axes for place in map(int, walk.numbers(node, "axes", 3))]
+        given = _spread(given, places)
+    elif len(given) == 6:  # over time
+        given = _spread(given, [0, 1, 2])
     if len(given) != 8 or given[:2] != (0, 0) or given[4:6] != (0, 0) or min(given) < 0:
         raise node.refusal(
             f"`pads` = {list(given)}: only padding around rows and columns is supported"
@@ -221,7 +224,8 @@ def pad(walk: Walk, node: OnnxNode) -> Value:
     if not any(given):
         return value
     if mode != "constant":
-        return Border.around(walk, node, walk.maps(node), (above, left, below, right))
+        walk.take(node)  # without zeros around it
+        return Border.around(walk, node, value, (above, left, below, right))
     before = value.pads or (0, 0, 0, 0)
     pads = before[0] + above, before[1] + left, before[2] + below, before[3] + right
     return dataclasses.replace(value, pads=pads, padded_by=node)

@@ -249,7 +249,8 @@ class Border(Move):
         """Return maps with a border, of these sizes, of what the mode of a node says."""
         keys = {"mode": node.attributes["mode"]}
         names = "above", "left", "below", "right"
-        return walk.step(node, cls, {**keys, **dict(zip(names, sides, strict=True))}, value)
+        keys |= dict(zip(names, sides, strict=True))
+        return walk.step(node, cls, keys, value, axes=value.axes)
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
