@@ -15,7 +15,9 @@ and off-chip data.
 - Line buffers feed the engines: K rows of the slice's inputs for FP, and K rows of output errors
   for EB.
 - The error buffer takes a row of the slice's input errors from EB, PAB a row of partial outputs
-  from FP. Rows are the unit in which data travels (timing.py).
+  from FP. Rows are the unit in which data travels (timing.py). Where the slice's SFU transposes
+  maps, PAB has two of them in fp32, one that comes and one that leaves, and the error buffer two of
+  errors.
 
 A buffer's plain bytes are the least of any layout. Banks round up: a bank is half a BRAM, 18 kbit,
 which holds 512 words of up to 36 bits. A memory of at most 64 words is built of LUTs, as synthesis
@@ -247,7 +249,13 @@ def _row_buffers(part: Slice, storage: Storage) -> tuple[Buffer, Buffer, Buffer]
         inputs, errors = inputs * rows, errors * rows
         pab = channel_memories(len(outs), columns, storage.sums, outs.start)
     inputs += _pixel_blocks(part, storage)
-    return (inputs + errors, error_buffer, pab) if layer.has_eb else (inputs, Buffer(), pab)
+    error_buffer, errors = (error_buffer, errors) if layer.has_eb else (Buffer(), Buffer())
+    for step in layer.sfu if part.is_last else ():
+        if step.operation.collects_map:
+            maps = memories(2, math.prod(step.input))
+            pab += maps
+            error_buffer += Buffer() if step.makes.fixed else maps
+    return inputs + errors, error_buffer, pab
 
 
 def _pixel_blocks(part: Slice, storage: Storage) -> Buffer:

@@ -115,6 +115,11 @@ class SfuOperation(Operation):
     each alone.
     """
 
+    collects_map: ClassVar[bool] = False
+    """Whether it needs room for whole maps of its inputs, and of its errors, before it makes their
+    first row.
+    """
+
     @property
     def he_gain(self) -> float:
         """Factor on the variance of the initial weights before it (He et al., 2015)."""

@@ -238,6 +238,65 @@ class RowsUnit(Unit):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Transpose(SfuOperation):
+    """The rows of a sequence as channels, and its channels as rows, so that the next layer mixes
+    rows (Tolstikhin et al., 2021).
+
+    All rows of its result wait for the last row of its input, and so do errors.
+    """
+
+    type = "transpose"
+    torch_form = "rows"
+    collects_map = True
+
+    def output(self, inputs: Several[Shape]) -> Shape:
+        """See `Operation`."""
+        channels, rows, columns = sequence_shape(inputs, self.type, "token")
+        return rows, channels, columns
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`; each row has a value of all others."""
+        return SfuRows(np.full(made[1], shape[1] - 1), np.full(shape[1], made[1] - 1))
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`; takes (samples, rows, channels)."""
+
+        class Transposed(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return x.transpose(1, 2)
+
+        return Transposed()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        steps = out.nodes.steps(out.x, f"{out.name}/steps")
+        out.write_of([steps], "Transpose", form=Form.STEPS, perm=[0, 2, 1])
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return TransposeUnit(site)
+
+
+class TransposeUnit(Unit):
+    """Rows as channels, and channels as rows."""
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        return self._turned(x), ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`."""
+        return (self._turned(dz),)
+
+    def _turned(self, x: Data) -> Data:
+        samples, rows, columns, channels = x.shape
+        y = self.arena.take((samples, channels, columns, rows))
+        y[...] = x.swapaxes(1, 3)
+        return y
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LastStep(OneStep):
     """The last time step of a sequence: of each sample's own length, where lengths differ."""
 

@@ -288,6 +288,8 @@ def read_maps(network: Table) -> dict[str, Map]:
             first = max((maps[name] for name in sources), key=lambda made: made.bytes(1))
         layer += opens
         rows, columns = Window.of(operation, 0, first.rows), Window.of(operation, 1, first.columns)
+        if operation["type"] == "transpose":  # each row has a value of all others
+            rows = rows._replace(outputs=first.channels, waits_for_all=True, whole=True)
         joined, made_rows = first.channels, rows.outputs
         if operation.get("axis") == "rows":
             made_rows = sum(maps[name].rows for name in sources)
@@ -297,6 +299,8 @@ def read_maps(network: Table) -> dict[str, Map]:
             joined = first.channels // operation["scale"] ** 2
         elif operation["type"] == "pixel-unshuffle":
             joined = first.channels * operation["scale"] ** 2
+        elif operation["type"] == "transpose":
+            joined = first.rows
         elif operation["type"] == "concat":
             joined = sum(maps[name].channels for name in sources)
         if operation["type"] == "sequence":

@@ -221,7 +221,8 @@ def sequence_networks(draw: st.DrawFn) -> Table:
 
 @st.composite
 def attention_networks(draw: st.DrawFn) -> Table:
-    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens.
+    """Blocks of attention, each maybe with a norm, a GELU and a shortcut, on any number of tokens;
+    or of layers over tokens, and then maybe without any attention.
 
     There are any number of heads, which may share keys and values.
     """
@@ -241,7 +242,11 @@ def attention_networks(draw: st.DrawFn) -> Table:
         if draw(st.booleans()):
             kind = draw(st.sampled_from(["layer-norm", "rms-norm", "gelu"]))
             operations.append({"type": kind, "name": f"n{n}"})
-        if draw(st.integers(0, 2)) == 0:
+        block = draw(st.integers(0, 4))
+        if block == 0:
+            last, tokens = draw(mixed(operations, n, last, tokens))
+            continue
+        if block < 3:
             last, tokens = draw(crossed(operations, n, last, groups, size, width, tokens))
             continue
         operations += [
@@ -285,6 +290,23 @@ def gate(half: int, width: int, number: int) -> list[Table]:
         {"type": "multiply", "from": [f"h{number}", f"i{number}"]},
         {"type": "conv", "channels": width, "kernel": 1, "name": f"d{number}"},
     ]
+
+
+@st.composite
+def mixed(
+    draw: st.DrawFn, operations: list[Table], number: int, last: str, tokens: int
+) -> tuple[str, int]:
+    """Add layers over tokens; return their result and its rows."""
+    made = draw(st.integers(1, 20))
+    layers: list[Table] = [{"type": "conv", "channels": made, "kernel": 1}]
+    if shortcut := draw(st.booleans()):
+        layers += [{"type": "gelu"}, {"type": "conv", "channels": tokens, "kernel": 1}]
+        made = tokens
+    turns: list[Table] = [{"type": "transpose"}, {"type": "transpose", "name": f"t{number}"}]
+    operations += [turns[0], *layers, turns[1]]
+    if shortcut:
+        operations.append({"type": "add", "from": [f"t{number}", last], "name": f"s{number}"})
+    return str(operations[-1]["name"]), made
 
 
 @st.composite

@@ -225,7 +225,7 @@ class Chain(Marks):
             ]
             step = self.maps[takers[0]]
             not_alone = ("lrn", "group-norm", "add", "multiply", "concat", "sequence", "softmax")
-            moves = ("shuffle", "pixel-shuffle", "pixel-unshuffle")
+            moves = ("shuffle", "pixel-shuffle", "pixel-unshuffle", "transpose")
             not_alone += ("global-response-norm", *moves)
             if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
                 break
