@@ -31,31 +31,29 @@ from ..kernels.number import FP32
 from .fifo import Times
 from .host import Mailbox, Pump
 
-_HEADER_BYTES = 16  # the first sample's number and the number of samples, both int64
+_HEADER_BYTES = 24  # the first sample's number, how many there are, and the scale, all int64
 _TIME_BYTES = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
     """Samples from `first` on: `times` (samples, rows) in ps, `data` float32 (samples, rows,
-    columns, channels).
+    columns, channels), all of a mini-batch; of maps that have a `scale`, its exponent.
     """
 
     first: int
     times: Times
     data: NDArray[np.float32] | None
+    scale: int = 0
 
 
 def split(message: Message, samples: int) -> tuple[Message, Message]:
     """Return the first `samples` samples of a message, and the rest; both are views."""
-    data = message.data
+    data, times = message.data, message.times
+    parts = (None, None) if data is None else (data[:samples], data[samples:])
     return (
-        Message(message.first, message.times[:samples], None if data is None else data[:samples]),
-        Message(
-            message.first + samples,
-            message.times[samples:],
-            None if data is None else data[samples:],
-        ),
+        Message(message.first, times[:samples], parts[0], message.scale),
+        Message(message.first + samples, times[samples:], parts[1], message.scale),
     )
 
 
@@ -66,7 +64,7 @@ def join_messages(messages: Sequence[Message], arena: Arena) -> Message:
     if messages[0].data is not None:
         data = arena.take((len(times), *messages[0].data.shape[1:]))
         np.concatenate([message.data for message in messages if message.data is not None], out=data)
-    return Message(messages[0].first, times, data)
+    return Message(messages[0].first, times, data, messages[0].scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +96,11 @@ class Format:
     def pack(self, message: Message, arena: Arena) -> NDArray[np.uint8]:
         """Put header, times and payload into one buffer from the arena."""
         buffer = arena.take((self.bytes_of(len(message.times)),), np.uint8)
-        buffer[:_HEADER_BYTES].view(np.int64)[:] = message.first, len(message.times)
+        buffer[:_HEADER_BYTES].view(np.int64)[:] = (
+            message.first,
+            len(message.times),
+            message.scale,
+        )
         # Its views say where times and payload go: one layout for both directions.
         packed = self.unpack(buffer)
         packed.times[...] = message.times
@@ -110,7 +112,7 @@ class Format:
         """Return the message at the beginning of a buffer; its arrays are views of the buffer."""
         # A receive is posted for the largest message; the header says how much of the buffer this
         # one has filled.
-        first, samples = buffer[:_HEADER_BYTES].view(np.int64).tolist()
+        first, samples, scale = buffer[:_HEADER_BYTES].view(np.int64).tolist()
         times = buffer[_HEADER_BYTES : _HEADER_BYTES + samples * _TIME_BYTES * self.rows].view(
             np.int64
         )
@@ -118,7 +120,7 @@ class Format:
         if self.with_data:
             payload = buffer[self._payload_begin(samples) : self.bytes_of(samples)].view(np.float32)
             data = payload.reshape(samples, self.rows, self.columns, self.channels)
-        return Message(first, times.reshape(samples, self.rows), data)
+        return Message(first, times.reshape(samples, self.rows), data, scale)
 
 
 # With one alone, MPI would have no buffer for what comes between a message's arrival and the next

@@ -240,7 +240,7 @@ class Device:
         sent = await self._timed(Kind.FORWARD, span, times, version)
         numerics = self.numerics
         if numerics is None:
-            self._send(span, sent, {})
+            self._send(span, sent, Maps())
             return
         # These times need no numbers: neighbours get them before the job that computes.
         left = self._send_apart(span, sent)
@@ -275,7 +275,7 @@ class Device:
         sent = await self._timed(Kind.BACKWARD, span, times, version)
         numerics = self.numerics
         if numerics is None:
-            self._send(span, sent, {})
+            self._send(span, sent, Maps())
             return
         left = self._send_apart(span, sent)
 
@@ -324,7 +324,7 @@ class Device:
 
             if in_order:
                 await self._lanes.gradient(compute)
-        self._send(whole, self.clock.gradient(whole), {})
+        self._send(whole, self.clock.gradient(whole), Maps())
         step = whole.micro_batch.step
         following = epoch.micro_batches[self._next_gradient : self._next_gradient + 1]
         # The mini-batch has W to come, some of them perhaps ahead of their turn.
@@ -455,8 +455,9 @@ class Device:
                 key for key in self.clock.streams.forward if key not in self._ports.comes_apart
             )
             _, maps = await self._receive(together, whole)
-            for key, data in (await self.numerics.infer(whole, maps)).items():
-                self._ports.send_untimed(key, whole.first, data)
+            made = await self.numerics.infer(whole, maps)
+            for key, data in made.items():
+                self._ports.send_untimed(key, whole.first, data, made.scales.get(key, 0))
 
     async def _receive(
         self, keys: Iterable[StreamKey], span: SampleSpan
@@ -466,7 +467,7 @@ class Device:
             message = await self._ports.receive(key, span)
             times[key] = message.times
             if message.data is not None:
-                maps[key] = message.data
+                maps[key], maps.scales[key] = message.data, message.scale
         return times, maps
 
     def _send_apart(
@@ -476,12 +477,13 @@ class Device:
         apart = self._ports.goes_apart
         if not apart:
             return arrives
-        self._send(span, {key: times for key, times in arrives.items() if key in apart}, {})
+        self._send(span, {key: times for key, times in arrives.items() if key in apart}, Maps())
         return {key: times for key, times in arrives.items() if key not in apart}
 
     def _send(self, span: SampleSpan, arrives: dict[StreamKey, Times], maps: Maps) -> None:
         for key, times in arrives.items():
-            self._ports.send(key, span.first, times, maps.get(key))
+            data, scale = maps.get(key), maps.scales.get(key, 0)
+            self._ports.send(key, span.first, times, data, scale)
 
     def clocks(self) -> dict[str, Any]:
         """Return clock and counters, as JSON has them; call only when no sample is in flight."""

@@ -144,15 +144,16 @@ class DeviceNumerics:
         training = Training(span.micro_batch.step, samples, self._lengths(span))
 
         def convolve(numerics: SliceNumerics, x: Data, partial: Data | None) -> Awaitable[Data]:
-            return numerics.forward(span, self.taken(numerics, x), partial, version, training)
+            x = self.taken(numerics, x, samples)
+            return numerics.forward(span, x, partial, version, training)
 
         def activation(sfu: Sfu) -> _Activation:
             return functools.partial(sfu.forward, span, version=version, training=training)
 
         return convolve, activation
 
-    def taken(self, numerics: SliceNumerics, x: Data) -> Data:
-        """Return the activations that a slice takes into its Act-RAM."""
+    def taken(self, numerics: SliceNumerics, x: Data, samples: NDArray[np.int64]) -> Data:
+        """Return the activations of some samples that a slice takes into its Act-RAM."""
         return x
 
     def infer(self, span: SampleSpan, arrived: Maps) -> Coroutine[Any, Any, Maps]:
@@ -168,6 +169,10 @@ class DeviceNumerics:
         finish = None if self.head is None else self.head.infer
         return self._through(span, arrived, convolve, activation, finish, None)
 
+    def _values(self, span: SampleSpan, arrived: Maps, samples: NDArray[np.int64] | None) -> Values:
+        scales = None if self._formats is None else self._formats.scales_of(samples)
+        return Values(span, arrived, self._ports, scales)
+
     async def _through(
         self,
         span: SampleSpan,
@@ -180,7 +185,7 @@ class DeviceNumerics:
         """Run all slices in order, and at the chain's end `finish` with the outputs; return what is
         sent.
         """
-        streams, values = self.streams, Values(span, arrived, self._ports)
+        streams, values = self.streams, self._values(span, arrived, samples)
         if self.source is not None:
             first, maps = streams.slices[0].layer, self.source.images(span)
             images = first.reads.number
@@ -198,9 +203,8 @@ class DeviceNumerics:
                     key,
                     numerics.beyond(x) if key.number == layer.reads.number else held[key.number],
                 )
-            gathered = (
-                layer.operation.recurs
-            )  # each slice has the outputs of all units before its own
+            # Each slice has the outputs of all units before its own.
+            gathered = layer.operation.recurs
             if visit.partial is not None and not gathered:
                 partial = await values.take(visit.partial)
             if trained:
@@ -240,9 +244,8 @@ class DeviceNumerics:
             activation(numerics.sfu)(held)
         # What no later layer reads is let go, and its memory with it.
         held = {tensor.number: held[tensor.number] for tensor in layer.hands_on}
-        if (
-            not streams.is_chain_end or visit is not streams.visits[-1]
-        ):  # softmax takes what the SFU made
+        # Softmax takes what the SFU made.
+        if not streams.is_chain_end or visit is not streams.visits[-1]:
             own = () if numerics.makes_rounded else (layer.makes,)
             made = {*own, *(step.makes for step in layer.sfu)}
             for tensor in (tensor for tensor in layer.hands_on if tensor in made):
@@ -321,7 +324,7 @@ class DeviceNumerics:
         if self._recomputed and not self._recomputed.apart:
             assert samples is not None
             await self.compute_again(span, version, samples)
-        streams, values = self.streams, Values(span, arrived, self._ports)
+        streams, values = self.streams, self._values(span, arrived, samples)
         errors: dict[int, Any] = {}
 
         async def take_errors() -> None:
@@ -332,9 +335,8 @@ class DeviceNumerics:
         if self.head is not None:
             last, made = streams.slices[-1].layer, self.head.backward(span)
             # Where each slice makes its own errors, these are the loss's sums.
-            errors[last.hands_on[0].number] = (
-                made if last.vocabulary_parallel else self._scaled(made)
-            )
+            made = made if last.vocabulary_parallel else self._scaled(made)
+            errors[last.hands_on[0].number] = made
         elif streams.slices[-1].is_last:
             await take_errors()
         for visit, numerics in zip(reversed(streams.visits), reversed(self.slices), strict=True):
@@ -357,9 +359,8 @@ class DeviceNumerics:
                 values.put(visit.returned, numerics.before(dy))
             await numerics.recur(span, dy, version)
             if visit.errors is not None:
-                await (
-                    take_errors()
-                )  # devices that share a recurrent layer have them after its steps
+                # Devices that share a recurrent layer have them after its steps.
+                await take_errors()
             errors[reads] = await numerics.error(span, dy, errors.get(reads), version)
             if self._formats is not None and reads in layer.read_once and layer.needs_errors:
                 own = self._formats.of(layer.formats)

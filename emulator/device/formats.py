@@ -25,7 +25,7 @@ from ...kernels.number import BlockGrid, FloatGrid, NumberFormat, Rounding
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid, transform
 from ..mapping import Cut, Slice, first_own
 from ..number import KINDS, Precision
-from .scales import TensorScales
+from .scales import SampleScales, TensorScales, name_of_scale
 
 _OPERANDS = 128
 """Of operands within a layer, what is added to their kind in the keys of their draws."""
@@ -160,12 +160,17 @@ class MapFormats:
         row, history = math.prod(maps.shape[2:]), self.precision.history
         if not history or not isinstance(number.grid, FloatGrid):
             return round_into(maps, out, number, rounding, -1, words, counts, row)
-        name = f"{kind}_{place}_{tensor}"
+        name = name_of_scale(kind, place, tensor)
         scale = self.scales.exponent(name, maps, number.grid.largest, history, samples)
         np.multiply(maps, np.float32(2.0**-scale), out=out)
         made = round_into(out, out, number, rounding, -1, words, counts, row)
         made *= np.float32(2.0**scale)
         return made
+
+    def scales_of(self, samples: Numbers | None) -> SampleScales | None:
+        """Return the scales of the maps of some samples, if any have one."""
+        has_any = any(own.history for own in self.precision.all_of)
+        return SampleScales(self.scales, samples) if has_any else None
 
     def operand(
         self,

@@ -36,7 +36,7 @@ from .device_numerics import DeviceNumerics
 from .ends import Tally
 from .formats import MapFormats
 from .memories import ActRam
-from .ports import Outlet
+from .ports import Maps, Outlet
 from .slices import (
     TAPE,
     RecurrentSlice,
@@ -360,11 +360,11 @@ async def train_on_gpu(
             span = epoch.micro_batches[action.index].span_of(action)
             if action.kind is Kind.FORWARD:
                 await numerics.forward(
-                    span, {}, action.version or 0, epoch.sample_numbers[span.slice]
+                    span, Maps(), action.version or 0, epoch.sample_numbers[span.slice]
                 )
             elif action.kind is Kind.BACKWARD:
                 numbers = epoch.sample_numbers[span.slice]
-                await numerics.backward(span, {}, action.version or 0, numbers)
+                await numerics.backward(span, Maps(), action.version or 0, numbers)
             else:
                 numerics.gradient(span)
         if frees:
@@ -376,7 +376,7 @@ async def evaluate_on_gpu(numerics: DeviceNumerics, micro_batches: Sequence[Micr
     of it.
     """
     for micro_batch in micro_batches:
-        await numerics.infer(micro_batch.whole, {})
+        await numerics.infer(micro_batch.whole, Maps())
 
 
 class OffloadedSlice(RecurrentSlice):

@@ -17,8 +17,23 @@ from ...kernels import Arena
 from ..mapping import StreamKey
 from ..schedule import SampleSpan
 
-Maps = dict[StreamKey, NDArray[np.float32]]
-"""Maps of some samples, by stream."""
+
+class Maps(dict[StreamKey, NDArray[np.float32]]):
+    """Maps of some samples, by stream; `scales` are the exponents of those that have a scale."""
+
+    def __init__(self, maps: Mapping[StreamKey, NDArray[np.float32]] | None = None) -> None:
+        super().__init__(maps or {})
+        self.scales: dict[StreamKey, int] = {}
+
+
+class Scales(Protocol):
+    """What a device knows of the scales of maps, as exponents."""
+
+    def of(self, key: StreamKey) -> int:
+        """Return that of what a stream carries; 0 without a scale."""
+
+    def hear(self, key: StreamKey, exponent: int) -> None:
+        """Take that of what a stream has brought."""
 
 
 class Outlet(Protocol):
@@ -50,17 +65,24 @@ class Ports:
         """
 
     def send(
-        self, key: StreamKey, first: int, arrives: Times, data: NDArray[np.float32] | None
+        self,
+        key: StreamKey,
+        first: int,
+        arrives: Times,
+        data: NDArray[np.float32] | None,
+        scale: int = 0,
     ) -> None:
         """Send samples from `first` on, whose rows arrive at the times `arrives` (samples, rows) in
         ps.
         """
-        self._outlets[key].put(Message(first, arrives, data))
+        self._outlets[key].put(Message(first, arrives, data, scale))
 
-    def send_untimed(self, key: StreamKey, first: int, data: NDArray[np.float32] | None) -> None:
+    def send_untimed(
+        self, key: StreamKey, first: int, data: NDArray[np.float32] | None, scale: int = 0
+    ) -> None:
         """Send outside virtual time; without data, an empty message."""
         shape = (1, 1) if data is None else data.shape[:2]
-        self._outlets[key].put(Message(first, np.zeros(shape, np.int64), data))
+        self._outlets[key].put(Message(first, np.zeros(shape, np.int64), data, scale))
 
     async def receive(self, key: StreamKey, span: SampleSpan) -> Message:
         """Return a span's samples, joining or splitting messages as needed."""
@@ -94,12 +116,20 @@ class Values:
     """The maps of a span that an action takes in and makes: those that came with their times, and
     those apart.
 
-    `made` are to be sent with their times.
+    `made` are to be sent with their times. Maps bring their `scales` along.
     """
 
-    def __init__(self, span: SampleSpan, arrived: Maps, ports: Ports | None) -> None:
+    def __init__(
+        self, span: SampleSpan, arrived: Maps, ports: Ports | None, scales: Scales | None
+    ) -> None:
         self.made = Maps()
-        self._span, self._arrived, self._ports = span, arrived, ports
+        self._span, self._arrived, self._ports, self._scales = span, arrived, ports, scales
+        for key, exponent in arrived.scales.items():
+            self._hear(key, exponent)
+
+    def _hear(self, key: StreamKey, exponent: int) -> None:
+        if self._scales is not None:
+            self._scales.hear(key, exponent)
 
     async def take(self, key: StreamKey) -> NDArray[np.float32]:
         """Return maps that arrive, which nothing else takes."""
@@ -107,11 +137,13 @@ class Values:
             return self._arrived.pop(key)
         message = await self._ports.receive(key._replace(values=True), self._span)
         assert message.data is not None
+        self._hear(key, message.scale)
         return message.data
 
     def put(self, key: StreamKey, maps: NDArray[np.float32]) -> None:
         """Send maps: at once, if they travel apart from their times."""
+        scale = 0 if self._scales is None else self._scales.of(key)
         if self._ports is not None and key in self._ports.goes_apart:
-            self._ports.send_untimed(key._replace(values=True), self._span.first, maps)
+            self._ports.send_untimed(key._replace(values=True), self._span.first, maps, scale)
         else:
-            self.made[key] = maps
+            self.made[key], self.made.scales[key] = maps, scale

@@ -7,6 +7,8 @@ that dividing is exact; before there is any, it is 1. A scale is that of a whole
 depends on no micro-batches; those of outputs and of inputs of a layer are apart, since other
 devices round them.
 
+Whoever else reads a map hears of its scale with the map, in headers of its rows.
+
 Weights are rounded once an update, by the largest ones after updates before. Each slice of a layer
 sees its own, and hears from the others before the next update (`sideband.py`).
 """
@@ -19,6 +21,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ..mapping import DataPath, StreamKey
+
 _PREFIX = "scale_"
 """What the names of states begin with."""
 OF_WEIGHTS = "weights_"
@@ -27,6 +31,43 @@ _STEP = -1
 """In the place of an exponent, the last mini-batch that has told one, or of weights the update."""
 _MOST = 100
 """Exponents stay within these, which leaves fp32 room for the format's own."""
+_IN_FLIGHT = 1024
+"""More mini-batches than are on their way in a chain."""
+
+
+def name_of_scale(kind: str, place: str, tensor: int) -> str:
+    """Return the name of the scale of a tensor: of what a layer makes (`outputs`), or reads
+    (`inputs`).
+    """
+    return f"{kind}_{place}_{tensor}"
+
+
+_OF_PATH = {
+    DataPath.ACTIVATIONS: ("activations", "outputs"),
+    DataPath.OUTPUT_ERRORS: ("errors", "outputs"),
+    DataPath.INPUT_ERRORS: ("errors", "inputs"),
+}
+"""The kind and the place of maps on a path; sums have no scale."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleScales:
+    """The scales of the maps of some samples, which is what `Values` has of `TensorScales`."""
+
+    scales: TensorScales
+    samples: NDArray[np.int64] | None
+
+    def of(self, key: StreamKey) -> int:
+        """See `Scales`."""
+        if key.path not in _OF_PATH:
+            return 0
+        return self.scales.in_force(name_of_scale(*_OF_PATH[key.path], key.number), self.samples)
+
+    def hear(self, key: StreamKey, exponent: int) -> None:
+        """See `Scales`."""
+        if key.path in _OF_PATH:
+            name = name_of_scale(*_OF_PATH[key.path], key.number)
+            self.scales.hear_of_map(name, exponent, self.samples)
 
 
 @dataclasses.dataclass
@@ -51,6 +92,7 @@ class TensorScales:
     def __init__(self, samples: int = 1, batch: int = 1) -> None:
         self._samples, self._batch = samples, batch
         self._tensors: dict[str, _Tensor] = {}
+        self._in_force: dict[str, dict[int, int]] = {}
 
     def exponent(
         self,
@@ -65,15 +107,29 @@ class TensorScales:
         """
         tensor = self._tensors.setdefault(name, _Tensor())
         if samples is not None:
-            step = self._step(int(samples[0]))
+            step = self._step(samples)
+            if step < tensor.step:  # made again, behind F of later mini-batches
+                return self.in_force(name, samples)
             if step != tensor.step:
                 tensor.known, tensor.step = tensor.all_known[-history:], step
                 tensor.newest = None
             needed = needed_exponent(maps, largest)
             if needed is not None:
                 tensor.newest = needed if tensor.newest is None else max(tensor.newest, needed)
-            return max(tensor.known, default=0)
-        return max(tensor.all_known[-history:], default=0)
+        known = tensor.all_known[-history:] if samples is None else tensor.known
+        self.hear_of_map(name, max(known, default=0), samples)
+        return self.in_force(name, samples)
+
+    def hear_of_map(self, name: str, exponent: int, samples: NDArray[np.int64] | None) -> None:
+        """Note the exponent of the scale of a tensor's samples."""
+        steps = self._in_force.setdefault(name, {})
+        steps[self._step(samples)] = exponent
+        if len(steps) > _IN_FLIGHT:
+            del steps[next(iter(steps))]
+
+    def in_force(self, name: str, samples: NDArray[np.int64] | None) -> int:
+        """Return the exponent of the scale of a tensor's samples; 0 without one."""
+        return self._in_force.get(name, {}).get(self._step(samples), 0)
 
     def begin(self, name: str, weights: NDArray[np.float32], largest: float) -> None:
         """Note the weights of before the first update, unless updates before are known."""
@@ -106,8 +162,11 @@ class TensorScales:
         needed = [own for own in (tensor.newest, exponent) if own is not None]
         tensor.newest = max(needed, default=None)
 
-    def _step(self, sample: int) -> int:
-        epoch, place = divmod(sample, self._samples)
+    def _step(self, samples: NDArray[np.int64] | None) -> int:
+        """Return the mini-batch of some samples; -1 in evaluation, which has none."""
+        if samples is None:
+            return -1
+        epoch, place = divmod(int(samples[0]), self._samples)
         return epoch * -(-self._samples // self._batch) + place // self._batch
 
     def state(self) -> dict[str, int]:

@@ -25,7 +25,7 @@ from ..schedule import SampleSpan
 from .device_numerics import Data, DeviceNumerics
 from .ports import Maps
 from .rules import Rule
-from .scales import is_of_scales
+from .scales import is_of_scales, name_of_scale
 from .slices import SliceNumerics
 from .weight_formats import WeightFormats
 
@@ -92,9 +92,13 @@ class FaultyNumerics(DeviceNumerics):
     def _received(self, arrived: Maps, flipper: Flipper) -> Maps:
         if not flipper:
             return arrived
-        return {key: self._flipped(key, maps, flipper) for key, maps in arrived.items()}
+        hit = Maps()
+        for key, maps in arrived.items():
+            scale = arrived.scales.get(key, 0)
+            hit[key], hit.scales[key] = self._flipped(key, maps, scale, flipper), scale
+        return hit
 
-    def _flipped(self, key: StreamKey, maps: Data, flipper: Flipper) -> Data:
+    def _flipped(self, key: StreamKey, maps: Data, scale: int, flipper: Flipper) -> Data:
         if key.path.is_forward and key.number in self._images:
             return maps
         sent = maps[..., :SUMS] if key in self._states else maps
@@ -102,22 +106,24 @@ class FaultyNumerics(DeviceNumerics):
             key.path << 32 | key.number,
             self._sample(f"{key.path} {key.number}", len(maps)),
         )
-        hit = self._flipped_row(sent, key, flipper, part, first)
+        hit = self._flipped_row(sent, key, scale, flipper, part, first)
         if key not in self._states:
             return hit
         # What is for the report alone takes no time on a link, and stays whole.
         return maps if hit is sent else np.concatenate([hit, maps[..., SUMS:]], axis=-1)
 
     def _flipped_row(
-        self, maps: Data, key: StreamKey, flipper: Flipper, part: int, first: int
+        self, maps: Data, key: StreamKey, scale: int, flipper: Flipper, part: int, first: int
     ) -> Data:
-        """Return what has arrived with some bits flipped, of the formats in which it was sent."""
+        """Return what has arrived with some bits flipped, of the formats in which it was sent, with
+        the exponent of its scale.
+        """
         stream = self._errors.streams.get(key)
         if stream is None or not maps.shape[-1]:
             return flipper.samples(maps, part, first)
         number, columns, begin = stream.number_format, maps.shape[-2], stream.begin
         if stream.sums is None:
-            return flipper.samples(maps, part, first, LineFormat(number, begin, columns))
+            return flipper.samples(maps, part, first, LineFormat(number, begin, columns, scale))
         # Channels of a block that began before are sums still.
         sums = min(maps.shape[-1], first_own(begin, number) - begin)
         whole = flipper.samples(
@@ -128,7 +134,7 @@ class FaultyNumerics(DeviceNumerics):
         own = flipper.samples(maps[..., :sums], part | _SUMS_PART, first, LineFormat(stream.sums))
         return np.concatenate([own, whole], axis=-1)
 
-    def taken(self, numerics: SliceNumerics, x: Data) -> Data:
+    def taken(self, numerics: SliceNumerics, x: Data, samples: NDArray[np.int64]) -> Data:
         """See `DeviceNumerics`."""
         part, layer, flipper = numerics.part, numerics.part.layer, self._errors.activations
         if not flipper or layer.reads.is_images:
@@ -136,7 +142,9 @@ class FaultyNumerics(DeviceNumerics):
         form = LineFormat()
         if self._formats is not None and not layer.operation.looks_up:
             number = self._formats.of(layer.reads.formats).precision.activations
-            form = LineFormat(number, part.in_channels.start, x.shape[-2])
+            name = name_of_scale("activations", "outputs", layer.reads.number)
+            scale = self._formats.scales.in_force(name, samples)
+            form = LineFormat(number, part.in_channels.start, x.shape[-2], scale)
         first = self._sample(f"activations {layer.index}", len(x))
         return flipper.samples(x, layer.index, first, form)
 
@@ -147,14 +155,15 @@ class FaultyNumerics(DeviceNumerics):
             return
         step = self._errors.begun.steps + self._counted("updates", 1)
         for numerics in self.slices:
-            weights, scale = numerics.weights(), np.float32(numerics.scale)
-            weights = weights if scale == 1 else weights / scale
-            hit = self._flipped_weights(numerics.part, weights, step)
+            weights = numerics.weights()
+            hit = self._flipped_weights(numerics.part, weights, numerics.scale, step)
             if hit is not weights:
-                numerics.put_weights(hit if scale == 1 else hit * scale)
+                numerics.put_weights(hit)
 
-    def _flipped_weights(self, part: Slice, weights: Data, step: int) -> Data:
-        """Return weights with some bits flipped, in blocks and tensors as updates round them."""
+    def _flipped_weights(self, part: Slice, weights: Data, scale: int, step: int) -> Data:
+        """Return weights with some bits flipped, in blocks and tensors as updates round them, or
+        with the exponent of their scale.
+        """
         flipper, layer = self._errors.weights, part.layer
         number = FP32
         if self._formats is not None:
@@ -174,10 +183,11 @@ class FaultyNumerics(DeviceNumerics):
         if part.lies_along_outputs:  # (inputs, taps, outputs): a line is of outputs
             turned = np.moveaxis(weights, 0, -1)
             taps = turned.shape[1] * turned.shape[2]
-            hit = flipper.values(turned, layer.index, step, LineFormat(number, 0, taps))
+            form = LineFormat(number, 0, taps, scale)
+            hit = flipper.values(turned, layer.index, step, form)
             return weights if hit is turned else np.ascontiguousarray(np.moveaxis(hit, -1, 0))
         rows = weights.reshape(len(weights), -1)
-        hit = flipper.values(rows, layer.index, step, LineFormat(number))
+        hit = flipper.values(rows, layer.index, step, LineFormat(number, scale=scale))
         return weights if hit is rows else hit.reshape(weights.shape)
 
     def _sample(self, what: str, count: int) -> int:

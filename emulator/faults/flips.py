@@ -51,12 +51,14 @@ def stream(
 @dataclasses.dataclass(frozen=True)
 class LineFormat:
     """How the last axis of values lies in memory or on a link: as a line in a format, which begins
-    at a place of the whole line; `in_tensor` lines are a tensor.
+    at a place of the whole line; `in_tensor` lines are a tensor. Numbers that have a scale by
+    mini-batches before are divided by it first: `scale` is its exponent.
     """
 
     number: NumberFormat = FP32
     begin: int = 0
     in_tensor: int = 1
+    scale: int = 0
 
 
 _SINGLE = LineFormat()
@@ -109,9 +111,9 @@ class Flipper:
         from ...kernels.quantise import decoded, encoded
 
         held, layout = form.number, (form.in_tensor, form.begin)
-        hit = values
+        hit, scale = values, np.float32(2.0**form.scale)
         for place, fault in self.faults:
-            lines = np.ascontiguousarray(hit).reshape(-1, values.shape[-1])
+            lines = np.ascontiguousarray(hit / scale).reshape(-1, values.shape[-1])
             coded = None
             for at, (bits, size) in enumerate(_words(lines.shape, form)):
                 width = min(fault.highest_bit + 1, bits) - fault.lowest_bit
@@ -133,7 +135,7 @@ class Flipper:
             if isinstance(held.grid, FloatGrid) and held.grid.is_fixed_point:
                 after[np.isnan(after)] = 0  # -0, which hardware has for no NaN
             differs = after.view(np.uint32) != before.view(np.uint32)
-            hit = np.where(differs, after, lines).reshape(values.shape)
+            hit = np.where(differs, after, lines).reshape(values.shape) * scale
         return hit
 
     def samples(

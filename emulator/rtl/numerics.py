@@ -225,8 +225,9 @@ class RtlNumerics(DeviceNumerics):
         }
 
     def _by_key(self, made: Mapping[str, Data]) -> Maps:
-        return {
+        maps = {
             port.key: made[port.name]
             for port in self._model.outputs
             if port.key is not None and port.name in made
         }
+        return Maps(maps)

@@ -41,18 +41,18 @@ def test_round_trip(
     data = bits.view(np.float32) if with_data else None
     form = Format(channels, rows, columns, with_data)
 
-    packed = form.pack(Message(index, times, data), Arena())
+    packed = form.pack(Message(index, times, data, index % 7 - 3), Arena())
     assert packed.dtype == np.uint8
     assert packed.size == form.bytes_of(samples)
     content = 8 * times.size + with_data * 4 * bits.size
-    assert content < packed.size < content + 16 + ALIGNMENT
+    assert content < packed.size < content + 24 + ALIGNMENT
 
     # A receive is posted for the largest message, so the buffer may be longer than the message.
     assert form.bytes_of(samples + more) >= packed.size
     buffer = np.full(form.bytes_of(samples + more), 255, np.uint8)
     buffer[: packed.size] = packed
     found = form.unpack(buffer)
-    assert found.first == index
+    assert (found.first, found.scale) == (index, index % 7 - 3)
     assert found.times.dtype == np.int64
     assert found.times.tolist() == times.tolist()
     if with_data:
@@ -128,7 +128,7 @@ def test_a_split_message_can_be_joined(samples: int, cuts: list[int], with_data:
     data = (
         np.arange(samples * 12, dtype=np.float32).reshape(samples, 2, 2, 3) if with_data else None
     )
-    rest, parts = Message(100, times, data), []
+    rest, parts = Message(100, times, data, 5), []
     for cut in cuts:
         if cut < len(rest.times):
             part, rest = split(rest, cut)
@@ -139,6 +139,7 @@ def test_a_split_message_can_be_joined(samples: int, cuts: list[int], with_data:
     ]
     whole = join_messages([*parts, rest], Arena())
     assert whole.first == 100
+    assert {part.scale for part in (*parts, rest, whole)} == {5}
     assert (whole.times == times).all()
     if data is None:
         assert whole.data is None

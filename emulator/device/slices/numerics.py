@@ -187,10 +187,10 @@ class SliceNumerics(abc.ABC):
         return [*itertools.compress(self._learnt_weights, has_scale)]
 
     @property
-    def scale(self) -> float:
-        """That of its weights, where they are one array; 1 without."""
+    def scale(self) -> int:
+        """The exponent of that of its weights, where they are one array; 0 without."""
         parameters = self.scaled
-        return 2.0 ** parameters[0].scale if len(parameters) == 1 else 1.0
+        return parameters[0].scale if len(parameters) == 1 else 0
 
     def share_out(self, row: Data) -> Data:
         """Update only what is not 0 in a row laid out as by `gradients`; return the rest of the

@@ -16,6 +16,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.device.memories import initial_weights
 from emuchain.emulator.device.scales import TensorScales, needed_exponent
 from emuchain.emulator.device.slices import conv
+from emuchain.emulator.faults import Flipper
 from emuchain.emulator.run import simulate
 
 from .gpt import Table, gpt, written
@@ -187,6 +188,33 @@ def test_bits_that_flip_are_those_of_scaled_weights(
         weights = trained(of_cnn(precision=given, **keys)).weights["conv2"]["weight"]
         largest.append(np.abs(weights).max())
     assert largest[0] > 0.6 > 0.5 >= largest[1] > 0.4
+
+
+@pytest.mark.parametrize("of", ["activations", "messages"])
+def test_bits_that_flip_are_those_of_scaled_maps(
+    of_cnn: Any, trained: Any, bits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """Before and after, maps over their scale are numbers of the format: on boards that have
+    rounded none of them, too.
+    """
+    flipped, scales = Flipper.samples, set[int]()
+
+    def checked(own: Flipper, maps: Any, part: int, first: int, form: Any = None) -> Any:
+        made = flipped(own, maps, part, first, form)
+        if form.number.grid is not None:
+            scales.add(form.scale)
+            for numbers in (maps, made):
+                codes = numbers * 2.0 ** (7 - form.scale)
+                assert np.array_equal(codes, np.rint(codes)) and np.abs(codes).max() <= 128
+        return made
+
+    monkeypatch.setattr(Flipper, "samples", checked)
+    file = tmp_path / "faults.toml"
+    file.write_text(f"[[faults.flips]]\nof = '{of}'\nrate = 1e-3\nhighest_bit = 7\n", "utf-8")
+    keys: Table = {"precision": "int8 scaling=delayed", "faults": str(file), "samples": 32}
+    runs = [trained(of_cnn(**keys, devices=8, micro_batch=size)) for size in (1, 3)]
+    assert bits(runs[0].weights) == bits(runs[1].weights)
+    assert len(scales) > 2
 
 
 @pytest.mark.usefixtures("uneven")
