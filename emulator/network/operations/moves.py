@@ -227,6 +227,11 @@ class Border(Move):
     by_channel = True
     type = "border"
 
+    @property
+    def collects_map(self) -> bool:  # type: ignore[override]  # the first row is the last one's
+        """See `SfuOperation`."""
+        return self.mode == "wrap"
+
     def moved(self, maps: NDArray[Any]) -> NDArray[Any]:
         """See `Move`.
 

@@ -33,7 +33,6 @@ from emuchain.kernels import Arena
 from ..networks import Table, of_images
 from .operations import KEYS, Bits, check_bits, check_step
 
-
 # A block of MLP-Mixer, on 16 tokens of 12 values.
 NETWORK = of_images(
     "mixer",
