@@ -274,6 +274,35 @@ class Causal(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(self.three(self.copies(x))[:, :, -1])
 
 
+class Cosine(nn.Module):  # type: ignore[misc, name-defined]
+    """A language model whose scores are ten times cosines, and then those of normalised queries and
+    keys, whose scales are parameters plus 1, times 0.25; a mask is the least number.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(SYMBOLS, 12), nn.Linear(12, SYMBOLS)
+        self.one, self.other = (nn.ModuleList(nn.Linear(12, 12) for _ in "qkv") for _ in "ab")
+        self.outs = nn.ModuleList(nn.Linear(12, 12) for _ in range(2))
+        self.scales = nn.ParameterList(torch.randint(-9, 9, (6,)) / 64 for _ in "qk")
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits of each step."""
+        x = self.embedding(x)
+        q, k, v = (own(x).unflatten(2, (2, 6)).transpose(1, 2) for own in self.one)
+        q, k = (nn.functional.normalize(own, dim=-1) for own in (q, k))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=10.0)
+        x = x + self.outs[0](y.transpose(1, 2).flatten(2))
+        q, k, v = (own(x).unflatten(2, (2, 6)).transpose(1, 2) for own in self.other)
+        q, k = (
+            own * torch.rsqrt(own.pow(2).mean(-1, keepdim=True) + 1e-6) * (1 + scale)
+            for own, scale in zip((q, k), self.scales, strict=True)
+        )
+        mask = torch.ones(STEPS, STEPS, dtype=torch.bool).tril()
+        scores = torch.where(mask, q @ k.transpose(2, 3) * 0.25, torch.finfo(torch.float32).min)
+        return self.head(x + self.outs[1]((scores.softmax(-1) @ v).transpose(1, 2).flatten(2)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the (channels, rows, columns) of its samples, and what it takes of them."""
@@ -333,6 +362,7 @@ CASES = {
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),
     "causal": Case(Causal, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
+    "cosine": Case(Cosine, (SYMBOLS, STEPS, 1)),
     "responses": Case(Responses, (3, 8, 8)),
     "gated": Case(Gated, (SYMBOLS, STEPS, 1)),
     "branches": Case(Branches, (3, 8, 8)),

@@ -40,7 +40,8 @@ _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
 _OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
 _OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where"})
 _SCALES = frozenset({"Mul", "Div"})
-_NORM = "RMSNormalization"
+_LENGTH = "LpNormalization"
+_NORMS = frozenset({"RMSNormalization", _LENGTH})
 
 _HIDES = -1e4
 """What is added to scores of keys that a query does not see, or less: exp of it is 0."""
@@ -120,7 +121,7 @@ class Attentions:
             nodes, begin = self._back(name, MOVES | _SCALES)
             yield from nodes
             node = self._makers.get(begin)
-            if node is not None and node.operator == _NORM:
+            if node is not None and node.operator in _NORMS:
                 yield node
                 yield from self._views(node.inputs[:1])
             if node is not None and self._turns(node):
@@ -148,7 +149,7 @@ class Attentions:
                 if maker is None or name in self._constants or id(maker) in nodes:
                     continue
                 both = maker.operator not in ("Add", "Sub") or not {*maker.inputs} & self._constants
-                if maker.operator in MOVES | _OF_TURNS | {_NORM} and both:
+                if maker.operator in MOVES | _OF_TURNS | _NORMS and both:
                     nodes[id(maker)] = maker
                     todo.append(maker)
         return [*nodes.values()]
@@ -171,7 +172,7 @@ class Attentions:
             self._walk.name(node, sizes_of(self._walk, node, own))
         elif node.operator == "Attention":
             self._operator(node)
-        elif node.operator == _NORM:
+        elif node.operator in _NORMS:
             self._values[node.outputs[0]] = self._normed(node)
         elif any(isinstance(value, _Scores) for value in taken):
             self._of_scores(node)
@@ -205,15 +206,25 @@ class Attentions:
             raise node.refusal(_ELSEWHERE)
 
     def _normed(self, node: OnnxNode) -> Heads:
-        """Return queries or keys after their norm."""
-        heads, scale = self._heads(node, 0), self._walk.weight(node)
+        """Return queries or keys after their norm; by length, it is one by the root of mean squares,
+        times 1 over the root of their size.
+        """
+        heads = self._heads(node, 0)
         if not isinstance(heads, Heads) or heads.norm is not None or heads.factor != 1:
             raise node.refusal(_ELSEWHERE)
-        last = heads.places.ndim - 1
-        if node.integer("axis", -1) not in (-1, last) or scale != heads.places.shape[-1:]:
+        last, size = heads.places.ndim - 1, heads.places.shape[-1]
+        by_length = node.operator == _LENGTH
+        scale = (size,) if by_length else self._walk.weight(node)
+        if node.integer("axis", -1) not in (-1, last) or scale != (size,):
             raise node.refusal("normalises queries or keys over other axes than a head's channels")
-        norm = Norm(node.inputs[1], node.number("epsilon", 1e-5), heads.places)
-        return dataclasses.replace(heads, norm=norm)
+        if by_length:
+            if node.integer("p", 2) != 2:
+                raise node.refusal("divides queries or keys by other lengths than L2")
+            least = node.number("epsilon", 0.0) or 1e-12
+            norm = Norm(None, least**2 / size, heads.places)
+            return dataclasses.replace(heads, norm=norm, factor=size**-0.5)
+        numbers = node.number("epsilon", 1e-5), heads.places, node.number("offset", 0.0)
+        return dataclasses.replace(heads, norm=Norm(node.inputs[1], *numbers))
 
     def _moved(self, node: OnnxNode) -> Sequence[Heads | Mixed]:
         """Return what a view makes."""
@@ -461,10 +472,12 @@ class Attentions:
         norms = [part.norm for part in (q, k, v) if part.norm is not None]
         if norms:
             fits = all(part.norm and part.norm.fits(part.places) for part in (q, k))
-            if not fits or len(norms) > 2 or norms[0].epsilon != norms[1].epsilon:
+            if not fits or len(norms) > 2 or norms[0].keys != norms[1].keys:
                 raise node.refusal("takes queries and keys that are not normalised alike, by heads")
-            own = {"heads": heads, **grouped, "epsilon": norms[0].epsilon}
-            arrays = dict(zip(("queries", "keys"), (norm.array for norm in norms), strict=True))
+            own = {"heads": heads, **grouped, **norms[0].keys}
+            arrays = {}
+            for key, norm in zip(("queries", "keys"), norms, strict=True):
+                arrays |= {} if norm.array is None else {key: norm.array}
             value = self._walk.step(
                 scores.node, HeadNorm, own, value, axes=value.axes, arrays=arrays
             )

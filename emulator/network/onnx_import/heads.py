@@ -32,11 +32,21 @@ _AXES: Axes = ("samples", "rows", "columns", "channels")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Norm:
-    """An RMS norm of vectors of numbers at these places (…, channels), by an array of scales."""
+    """An RMS norm of vectors of numbers at these places (…, channels), by an array of scales plus
+    `offset`, or by none.
+    """
 
-    array: str
+    array: str | None
     epsilon: float
     places: Places
+    offset: float = 0.0
+
+    @property
+    def keys(self) -> dict[str, object]:
+        """Those of the operation that differ from what they are by default."""
+        keys: dict[str, object] = {"epsilon": self.epsilon}
+        keys |= {"offset": self.offset} if self.offset else {}
+        return keys if self.array is not None else {**keys, "scale": False}
 
     def fits(self, places: Places) -> bool:
         """Return whether the vectors at these places are among those that it normalises."""

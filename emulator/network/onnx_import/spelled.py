@@ -148,6 +148,22 @@ class _Arithmetic:
                             [mean, *_] = (own for own in nodes if own.operator in _OVER_ROWS)
                             keys = {"axis": self._axis(mean), "epsilon": epsilon}
                             return self._scaled(operator, begin, nodes, last, keys)
+        return self._by_length(node) if node.operator == "ReduceL2" else None
+
+    def _by_length(self, length: OnnxNode) -> Spelled | None:
+        """Return the division by a length, or by a least one, that a node makes."""
+        x = 0.01 * np.random.default_rng(0).normal(0.5, 1, (3, 8))
+        begin, y = length.inputs[0], x / np.sqrt((x**2).sum(-1, keepdims=True))
+        for last in self._behind(length):
+            if self._makes(last, begin, x, y):
+                nodes = self._between(begin, last)
+                clips = [own for own in nodes if own.operator == "Clip"]
+                least = max((self._number(own.inputs[1]) or 0.0 for own in clips), default=0.0)
+                keys = {"axis": self._axis(length), "p": 2, "epsilon": least}
+                made = dataclasses.replace(
+                    last, operator="LpNormalization", inputs=(begin,), attributes=keys
+                )
+                return (nodes, made) if self._is_whole(nodes, last) else None
         return None
 
     def scaled_norm(self, norm: OnnxNode) -> Spelled | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....kernels.layers.rotary import rotate, turns
 from ....kernels.layers.row_norm import rms_norm_forward, row_norm_error, row_norm_gradient
-from ...common import Channels, PositiveFinite
+from ...common import Channels, Finite, PositiveFinite
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, SfuStep
 from ..shape import Shape
@@ -54,32 +54,49 @@ class HeadOperation(RowOperation):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadNorm(HeadOperation):
     """Each head's queries and keys over the root of their mean square, by a scale for each of
-    their channels, of queries and of keys, which all heads share (Qwen3).
+    their channels, of queries and of keys, which all heads share (Qwen3): multiplied by `offset`
+    plus the scale. Without `scale`, it learns nothing: over their length times the root of their
+    size.
     """
 
     epsilon: PositiveFinite = 1e-5
+    scale: bool = True
+    offset: Finite = 0.0
 
     type = "head-norm"
     keeps_map = True
     of_value = Arithmetic(7)  # as of `rms-norm`
 
+    def __post_init__(self) -> None:
+        if not self.scale and self.offset:
+            raise ValueError("`scale` = false goes with no `offset`")
+
+    @property
+    def learnt(self) -> tuple[str, ...]:
+        """The names of the arrays that are learnt."""
+        return ("queries", "keys") if self.scale else ()
+
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
         import torch
 
-        (parts, normed), size, epsilon = self.parts, self.size(shape), self.epsilon
+        norm, (parts, normed), size = self, self.parts, self.size(shape)
 
         class Normed(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.queries, self.keys = (nn.Parameter(torch.ones(size)) for _ in range(2))
+                for name in norm.learnt:
+                    setattr(self, name, nn.Parameter(torch.full((size,), 1 - norm.offset)))
 
             def forward(self, x: Any) -> Any:
                 whole = x.unflatten(2, (-1, parts, size))
                 q, k, v = whole.split([normed - 1, 1, 1], 3)
-                of = nn.functional.rms_norm
-                q, k = of(q, [size], self.queries, epsilon), of(k, [size], self.keys, epsilon)
+                q, k = (self.normed(own, name) for own, name in ((q, "queries"), (k, "keys")))
                 return torch.cat([q, k, v], 3).flatten(2)
+
+            def normed(self, x: Any, name: str) -> Any:
+                factor = getattr(self, name) + norm.offset if norm.scale else None
+                return nn.functional.rms_norm(x, [size], factor, norm.epsilon)
 
         return Normed()
 
@@ -97,7 +114,7 @@ class HeadNorm(HeadOperation):
 
     def parameters(self, made: Shape) -> int:
         """See `SfuOperation`."""
-        return 2 * self.size(made)
+        return len(self.learnt) * self.size(made)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
@@ -259,7 +276,13 @@ class HeadNormUnit(Unit):
         self._epsilon, self._size = norm.epsilon, norm.size(step.input)
         (self._parts, normed), self._groups = norm.parts, norm.groups
         self._spans = {"queries": slice(0, normed - 1), "keys": slice(normed - 1, normed)}
-        self.learns = {key: np.ones(self._size, np.float32) for key in self._spans}
+        self._ones, self._offset = np.ones(self._size, np.float32), np.float32(norm.offset)
+        self.learns = {key: self._ones - self._offset for key in norm.learnt}
+
+    def _factor(self, weights: Weights, key: str) -> Data:
+        """Return what queries or keys that are normalised are multiplied by."""
+        own = weights.get(key, self._ones)
+        return own + self._offset if self._offset else own
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
@@ -269,7 +292,8 @@ class HeadNormUnit(Unit):
         for key, span in self._spans.items():
             own = self._own(x, span)
             made, numbers = np.empty_like(own), np.empty((*own.shape[:3], 2), np.float32)
-            rms_norm_forward(own, made, numbers, weights[key], epsilon=self._epsilon)
+            factor = self._factor(weights, key)
+            rms_norm_forward(own, made, numbers, factor, epsilon=self._epsilon)
             self._put(y, span, made)
             statistics.append(numbers)
         return y, (x, *statistics)
@@ -282,7 +306,7 @@ class HeadNormUnit(Unit):
         for (key, span), numbers in zip(self._spans.items(), statistics, strict=True):
             own, errors = self._own(x, span), self._own(dz, span)
             made = np.empty_like(errors)
-            row_norm_error(own, numbers, weights[key], errors, made, centred=False)
+            row_norm_error(own, numbers, self._factor(weights, key), errors, made, centred=False)
             self._put(dx, span, made)
         return (dx,)
 

@@ -323,7 +323,8 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
     marked = {"images": maps["images"]._replace(fixed=bool(layers))}
     for name, made in list(maps.items())[1:]:
         frozen, kind = made.layer in layers, made.operation["type"]
-        learns = not frozen and kind in (
+        rests = frozen or made.operation.get("scale") is False
+        learns = not rests and kind in (
             "conv",
             "fc",
             "embedding",

@@ -11,6 +11,9 @@ Table = dict[str, Any]
 CHANNELS = st.one_of(st.integers(1, 5), st.integers(16, 20))
 """Few input channels, which are cut by output channels, or enough to be cut themselves."""
 
+SCALES: list[Table] = [{}, {"scale": False}, {"offset": 1.0}]
+"""Keys of head-norm."""
+
 
 @st.composite
 def networks(draw: st.DrawFn) -> Table:
@@ -251,7 +254,9 @@ def attention_networks(draw: st.DrawFn) -> Table:
             continue
         operations += [
             {"type": "conv", "channels": groups * (sharing + 2) * size, "kernel": 1},
-            *([{"type": "head-norm", **heads}] if draw(st.booleans()) else []),
+            *draw(
+                st.sampled_from([[], *([{"type": "head-norm", **heads, **own}] for own in SCALES)])
+            ),
             *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
             {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(
