@@ -107,6 +107,7 @@ Name = Annotated[str, _OneLine()]
 Names = Annotated[tuple[Name, ...], AS_NAMES, MinLen(1)]
 
 Finite = Annotated[float, FINITE]
+Numbers = Annotated[tuple[Finite, ...], AS_NAMES, MinLen(1)]
 PositiveFinite = Annotated[float, FINITE, Gt(0)]
 NotNegativeFinite = Annotated[float, FINITE, Ge(0)]
 Rate = Annotated[float, FINITE, Ge(0), Lt(1)]

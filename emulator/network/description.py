@@ -193,7 +193,7 @@ def _table(node: Node) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, tuple):
-        if len(value) == 1 or (
+        if (len(value) == 1 and not isinstance(value[0], float)) or (
             len(value) == 2 and value[0] == value[1] and isinstance(value[0], int)
         ):
             return _value(value[0])

@@ -82,10 +82,17 @@ class Nodes:
         """Return the mask of keys behind a query, -inf in place of 0, which all causal attention of
         `rows` shares.
         """
-        name = f"later.{rows}"
+        return self._once(f"later.{rows}", np.triu(np.full((rows, rows), -np.inf, np.float32), 1))
+
+    def distance(self, rows: int) -> str:
+        """Return how far queries are from keys, which all attention of `rows` shares."""
+        far = np.abs(np.arange(rows)[:, None] - np.arange(rows))
+        return self._once(f"distance.{rows}", far.astype(np.float32))
+
+    def _once(self, name: str, array: NDArray[Any]) -> str:
         if name not in self._masks:
             self._masks.add(name)
-            self.array(name, np.triu(np.full((rows, rows), -np.inf, np.float32), 1))
+            self.array(name, array)
         return name
 
     def row(self, x: str, name: str) -> str:

@@ -55,6 +55,17 @@ class Maps(NamedTuple):
     row: int
 
 
+class Terms(NamedTuple):
+    """Addresses of terms of scores, by distance, and of the sums of their errors, 0 where there are
+    none; floats to the next sample, and to the next head.
+    """
+
+    place: int
+    errors: int
+    sample: int
+    head: int
+
+
 class Work(NamedTuple):
     """Addresses of memory for a head: numbers for queries and keys, numbers for queries, packed
     rows, and sums.
@@ -109,6 +120,13 @@ def layout(keys: int, size: int, *, backward: bool, drops: bool) -> tuple[int, W
     return end, Work(*begins)
 
 
+def distances(rows: int, keys: int) -> int:
+    """Return how many terms a head has: number `keys` - 1 + i - j is that of query i and key j. Those
+    behind the last one are for vectors.
+    """
+    return keys + -(-rows // BLOCK) * BLOCK
+
+
 def table_size(keys: int, size: int) -> int:
     """Return how many numbers the offset tables hold."""
     return 3 * max(keys, size, BLOCK) + BLOCK
@@ -140,6 +158,10 @@ class Attention:
     attention. `lengths` (n,) are the keys of each sample; the rows behind are masked as keys.
     `kept` (n, heads, rows, keys), by which dropout multiplies what a row (axis 2) has of each
     other, is 0 or 1 / (1 - rate).
+
+    `terms` (n, heads, distances), or one for all samples (1, ..), are added to scaled products, by
+    the distance of the query from the key (`distances`). The sums of their errors are added to
+    `term_errors`, which lie alike, (n, ..), if these are given.
 
     Operands may be rounded: `shares`, what a row has of the values of each other, times `kept`, the
     same in both sweeps; and `score_errors`, those of the scaled products of q and k. What softmax
@@ -184,6 +206,7 @@ class Attention:
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        terms: Floats | None = None,
         shares: Operand | None = None,
     ) -> None:
         """Write some rows of the outputs of `x` to `y`, and of the statistics, in place; without
@@ -196,7 +219,8 @@ class Attention:
         """
         shape = self._shape(x, rows)
         maps = _maps(x, self._inputs(x), "x"), _maps(y, self._outputs(x), "y")
-        self._run(_heads.forward, shape, maps, statistics, lengths, kept, (shares,))
+        own = self._terms(shape, terms)
+        self._run(_heads.forward, shape, maps, statistics, lengths, kept, own, (shares,))
 
     def backward(
         self,
@@ -208,6 +232,8 @@ class Attention:
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        terms: Floats | None = None,
+        term_errors: Floats | None = None,
         shares: Operand | None = None,
         score_errors: Operand | None = None,
     ) -> None:
@@ -228,8 +254,8 @@ class Attention:
             _maps(dy, self._outputs(x), "dy"),
             _maps(dx, self._inputs(x), "dx"),
         )
-        roundings = shares, score_errors
-        self._run(_heads.backward, shape, maps, statistics, lengths, kept, roundings)
+        roundings, own = (shares, score_errors), self._terms(shape, terms, term_errors)
+        self._run(_heads.backward, shape, maps, statistics, lengths, kept, own, roundings)
 
     def statistics_shape(self, samples: int, rows: int) -> tuple[int, int, int, int]:
         """Return the shape of the statistics for this number of samples and rows."""
@@ -254,6 +280,19 @@ class Attention:
         size = self.size
         return Shape(*own, count, 3 * size, key_channel=size, value_channel=2 * size)
 
+    def _terms(self, shape: Shape, terms: Floats | None, errors: Floats | None = None) -> Terms:
+        """Return where terms lie, and their errors."""
+        if terms is None:
+            return Terms(0, 0, 0, 0)
+        count = distances(shape.rows, shape.keys)
+        samples = shape.samples if errors is not None else len(terms)
+        sizes = samples, self.heads, count
+        if samples not in (1, shape.samples):
+            raise ValueError(f"terms have shape {terms.shape}: one or {shape.samples} are needed")
+        place = _whole(terms, sizes, "terms")
+        of_errors = 0 if errors is None else _whole(errors, sizes, "errors of terms")
+        return Terms(place, of_errors, self.heads * count * (samples > 1), count)
+
     @property
     def _needed(self) -> str:
         if self.keys:
@@ -268,6 +307,7 @@ class Attention:
         statistics: Floats,
         lengths: Lengths | None,
         kept: Floats | None,
+        terms: Terms,
         roundings: tuple[Operand | None, ...],
     ) -> None:
         own = _whole(statistics, (shape.samples, self.heads, 2, shape.rows), "statistics")
@@ -284,7 +324,8 @@ class Attention:
             scale = np.float32(self.size**-0.5 if self.scale is None else self.scale)
             tables = np.empty(table_size(shape.keys, self.size), np.int64)
             narrow = (_narrow(operand, shape) for operand in roundings)
-            kernel(shape, *maps, own, keys, mask, new(floats), places, scale, tables, *narrow)
+            memory = new(floats), places, scale, tables
+            kernel(shape, *maps, own, keys, mask, *memory, terms, *narrow)
 
     def _keys(self, shape: Shape, lengths: Lengths) -> NDArray[np.int64]:
         if self.causal:
@@ -327,7 +368,7 @@ def _whole(array: Floats, shape: tuple[int, ...], name: str) -> int:
 
 
 def forward(x: Floats, attention: Attention, **masks: Any) -> tuple[Floats, Floats]:
-    """Return (y, statistics), new arrays; `masks` are `lengths`, `kept` and `shares`. See
+    """Return (y, statistics), new arrays; `masks` are `lengths`, `kept`, `terms` and `shares`. See
     `Attention.forward`.
     """
     samples, rows = x.shape[0], attention.queries(x.shape[1])

@@ -49,18 +49,30 @@ from .products import (
     pack_rows,
     score,
 )
-from .softmax import Scores, finish, multiply, normalise, score_errors, softmax
+from .softmax import (
+    Scores,
+    add_errors,
+    add_terms,
+    finish,
+    multiply,
+    normalise,
+    score_errors,
+    softmax,
+)
 
 
 @compiled
-def scores_of(block: Any, work: Any, part: Any) -> Any:
-    """Return the scores of a part of a block."""
+def scores_of(block: Any, work: Any, part: Any, scale: Any, back: Any) -> Any:
+    """Return the scores of a part of a block, to be multiplied by the number at `scale`, and their
+    errors by that at `back`.
+    """
     at = FLOAT_BYTES * part
     return Scores(
         place=work.scores + at,
         common=block.before + part if block.causal else block.keys,
         keys=keys_of(block, part),
-        scale=work.scale,
+        scale=scale,
+        back=back,
         top=work.top + at,
         inverse=work.inverse + at,
     )
@@ -136,6 +148,19 @@ def _round(block: Any, narrow: Any, element: Any, sample: Any, memory: Any, plac
 
 
 @compiled
+def _with_terms(block: Any, work: Any, terms: Any) -> Any:
+    """Scale a block's scores and add their terms, if there are any; return the address of the
+    number by which they are still to be multiplied.
+    """
+    if terms == 0:
+        return work.scale
+    for part in range(0, block.count, PART):
+        scores = scores_of(block, work, part, work.one, work.one)
+        add_terms(scores, terms + FLOAT_BYTES * part, work.scale)
+    return work.one
+
+
+@compiled
 def forward_block(
     block: Any,
     size: Any,
@@ -149,14 +174,19 @@ def forward_block(
     element: Any,
     sample: Any,
     memory: Any,
+    terms: Any,
 ) -> None:
-    """Set the outputs of a block's queries, and their `top` and `inverse`."""
+    """Set the outputs of a block's queries, and their `top` and `inverse`; `terms` are those of its
+    first query and key 0.
+    """
     pack_queries(block, queries, size, work.queries)
     score(block, tables, work.queries, keys, size, work.scores)
+    scale = _with_terms(block, work, terms)
     for part in range(0, block.count, PART):
-        softmax(scores_of(block, work, part))
+        scores = scores_of(block, work, part, scale, work.scale)
+        softmax(scores)
         if shares.way != WHOLE:
-            normalise(scores_of(block, work, part))
+            normalise(scores)
     if drops:
         _keep(block, work.scores, work.kept)
     if shares.way != WHOLE:
@@ -186,16 +216,29 @@ def backward_block(
     element: Any,
     sample: Any,
     memory: Any,
+    terms: Any,
+    term_errors: Any,
 ) -> None:
-    """Set the errors of a block's queries, and add to those of the keys and values."""
+    """Set the errors of a block's queries, and add to those of the keys and values; and to those of
+    terms, if they are wanted.
+    """
     pack_queries(block, queries, size, work.queries)
     pack_queries(block, errors, size, work.of_outputs)
     score(block, tables, work.queries, keys, size, work.scores)
     score(block, tables, work.of_outputs, values, size, work.errors)
     if drops:
         _keep(block, work.errors, work.kept)
+    scale, back = _with_terms(block, work, terms), work.one if term_errors else work.scale
     for part in range(0, block.count, PART):
-        score_errors(scores_of(block, work, part), work.errors + FLOAT_BYTES * part)
+        scores = scores_of(block, work, part, scale, back)
+        score_errors(scores, work.errors + FLOAT_BYTES * part)
+    if term_errors:
+        clear_unseen(block, work.errors)
+        last = (block.count - 1) // PART * PART
+        for part in range(last, -1, -PART):
+            at = FLOAT_BYTES * part
+            keys_seen = keys_of(block, part)
+            add_errors(work.errors + at, keys_seen, work.scale, term_errors + at)
     if score_rounding.way != WHOLE:
         _round(block, score_rounding, element, sample, memory, work.errors)
     over_keys(block, tables, work.errors, Sums(work.rows, work.key_rows, block.keys, size))
@@ -265,6 +308,14 @@ def _sample(maps: Any, number: Any) -> Any:
 
 
 @compiled
+def _terms_at(terms: Any, place: Any, sample: Any, head: Any, number: Any) -> Any:
+    """Return the address of a number of a head's terms, or of their errors; 0 if there are none."""
+    if place == 0:
+        return place
+    return place + FLOAT_BYTES * (terms.sample * sample + terms.head * head + number)
+
+
+@compiled
 def _clear_rows(rows: Any, count: Any, size: Any) -> None:
     for row in range(count):
         clear(rows.place + FLOAT_BYTES * row * rows.pitch, size)
@@ -282,6 +333,7 @@ def forward(
     places: Any,
     scale: Any,
     tables: Any,
+    terms: Any,
     shares: Any,
 ) -> None:
     """Set outputs and statistics of some rows; `shares` says how operands of values are rounded."""
@@ -318,7 +370,10 @@ def forward(
                     element = head * shape.keys * shape.rows + first
                     rounds = shares, element, sample, memory
                     own_rows = _after(q, first), keys, out
-                    forward_block(block, size, *own_rows, kept != 0, work, numbers, *rounds)
+                    own_terms = _terms_at(terms, terms.place, sample, head, first + shape.keys - 1)
+                    forward_block(
+                        block, size, *own_rows, kept != 0, work, numbers, *rounds, own_terms
+                    )
                 else:
                     clear(work.top, BLOCK)
                     clear(work.inverse, BLOCK)
@@ -340,6 +395,7 @@ def backward(
     places: Any,
     scale: Any,
     tables: Any,
+    terms: Any,
     shares: Any,
     score_rounding: Any,
 ) -> None:
@@ -394,7 +450,13 @@ def backward(
                 own_rows = _after(q, first), keys, values, _after(errors, first), _after(dq, first)
                 element = head * shape.keys * shape.rows + first
                 rounds = shares, score_rounding, element, sample, memory
-                backward_block(block, size, *own_rows, kept != 0, work, numbers, fresh, *rounds)
+                far = first + shape.keys - 1
+                own_terms = _terms_at(terms, terms.place, sample, head, far)
+                term_errors = _terms_at(terms, terms.errors, sample, head, far)
+                both = own_terms, term_errors
+                backward_block(
+                    block, size, *own_rows, kept != 0, work, numbers, fresh, *rounds, *both
+                )
                 fresh, last = False, first
             finish(work.key_errors, count, size, work.one, 0, dk)
             finish(work.value_errors, count, size, work.one, 0, dv)

@@ -53,8 +53,9 @@ def shares(shape: Any, scores: Any, statistics: Any, lengths: Any, scale: Any) -
             block = _block(shape, number, lengths[head])
             if lengths[head]:
                 for part in range(0, block.count, PART):
-                    softmax(scores_of(block, at, part))
-                    normalise(scores_of(block, at, part))
+                    own = scores_of(block, at, part, at.scale, at.scale)
+                    softmax(own)
+                    normalise(own)
                 clear_unseen(block, at.scores)
             else:
                 clear(at.top, BLOCK)
@@ -74,7 +75,8 @@ def score_errors(
             block, place = _block(shape, number, lengths[head]), errors[head, number].ctypes.data
             if lengths[head]:
                 for part in range(0, block.count, PART):
-                    errors_of_part(scores_of(block, at, part), place + FLOAT_BYTES * part)
+                    own = scores_of(block, at, part, at.scale, at.scale)
+                    errors_of_part(own, place + FLOAT_BYTES * part)
                 clear_unseen(block, at.scores)
                 clear_unseen(block, place)
             for key in range(keys_of(block, block.count - 1), scores.shape[2]):

@@ -13,6 +13,9 @@ Backward, with s computed again, and e the products of a query's output errors a
     D = fma(P, e, D), from +0
     E = (P * (e - D)) * scale                            errors of the products s
 
+With terms t of each query and key, scale * s + t stands for scale * s, with two roundings. Sums of the
+terms' errors, P * (e - D), for each distance of a query from a key, go on with queries descending.
+
 With dropout, the chains over the values take p * kept and P * kept, and e * kept stands for e.
 
 Where operands are narrow, the chains over the values take P * kept rounded, in both sweeps, and
@@ -57,8 +60,8 @@ Row = list[Lanes]
 
 
 class Scores(NamedTuple):
-    """Where a part's scores lie, key by key, and its `top` and `inverse`; `scale` is the address of
-    a number.
+    """Where a part's scores lie, key by key, and its `top` and `inverse`; `scale` and `back` are the
+    addresses of numbers, by which scores and their errors are multiplied.
 
     Its queries see `common` keys, and of the next ones, up to `keys`, number i is masked for the
     first i queries.
@@ -68,6 +71,7 @@ class Scores(NamedTuple):
     common: Any
     keys: Any
     scale: Any
+    back: Any
     top: Any
     inverse: Any
 
@@ -223,7 +227,7 @@ def score_errors(context: Any, scores: Any, errors: Any) -> Any:
     """Turn a part's scores into P, and `errors`, e, into E."""
 
     def generate(builder: ir.IRBuilder, at: Scores, errors: ir.Value) -> None:
-        scale = _number(builder, at.scale)
+        scale, back = _number(builder, at.scale), _number(builder, at.back)
         top, inverse = _load(builder, at.top), _load(builder, at.inverse)
 
         def shares(key: ir.Value, masked: Callable[[Row, float], Row], total: Row) -> Row:
@@ -240,7 +244,7 @@ def score_errors(context: Any, scores: Any, errors: Any) -> Any:
         def change(key: ir.Value, none: Row) -> Row:
             row, e = _load(builder, at.place, key), _load(builder, errors, key)
             _store(
-                [(p * (one - t)) * scale for p, one, t in zip(row, e, total, strict=True)],
+                [(p * (one - t)) * back for p, one, t in zip(row, e, total, strict=True)],
                 errors,
                 key,
             )
@@ -249,6 +253,54 @@ def score_errors(context: Any, scores: Any, errors: Any) -> Any:
         _loop(builder, index(0), at.keys, [], change)
 
     return of_blocks(generate, scores, errors)
+
+
+@intrinsic
+def add_terms(context: Any, scores: Any, terms: Any, scale: Any) -> Any:
+    """Multiply a part's scores by the number at `scale`, and add terms: of its first query and key
+    0 at `terms`, of each next key one float before.
+    """
+
+    def generate(builder: ir.IRBuilder, at: Scores, terms: ir.Value, scale: ir.Value) -> None:
+        factor = _number(builder, scale)
+
+        def change(key: ir.Value, none: Row) -> Row:
+            own = _load(builder, _before(builder, terms, key))
+            pairs = zip(_load(builder, at.place, key), own, strict=True)
+            _store([s * factor + t for s, t in pairs], at.place, key)
+            return none
+
+        _loop(builder, index(0), at.keys, [], change)
+
+    return of_blocks(generate, scores, terms, scale)
+
+
+@intrinsic
+def add_errors(context: Any, errors: Any, keys: Any, scale: Any, sums: Any) -> Any:
+    """Add a part's errors of scores to sums that lie as terms do, keys descending, and multiply
+    them by the number at `scale`.
+    """
+
+    def generate(
+        builder: ir.IRBuilder, errors: ir.Value, keys: ir.Value, scale: ir.Value, sums: ir.Value
+    ) -> None:
+        factor = _number(builder, scale)
+
+        def change(number: ir.Value, none: Row) -> Row:
+            key = builder.sub(builder.sub(keys, index(1)), number)
+            row, place = _load(builder, errors, key), _before(builder, sums, key)
+            _store([s + e for s, e in zip(_load(builder, place), row, strict=True)], place)
+            _store([e * factor for e in row], errors, key)
+            return none
+
+        _loop(builder, index(0), keys, [], change)
+
+    return of_blocks(generate, errors, keys, scale, sums)
+
+
+def _before(builder: ir.IRBuilder, place: ir.Value, count: ir.Value) -> ir.Value:
+    """Return the address of the float that is `count` floats before another."""
+    return builder.sub(place, builder.mul(count, index(FLOAT_BYTES)))
 
 
 @intrinsic

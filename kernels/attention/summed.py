@@ -82,6 +82,7 @@ class SummedAttention(Attention):
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        terms: Floats | None = None,
         shares: Operand | None = None,
         of_inputs: SumRounding | None = None,
     ) -> None:
@@ -90,7 +91,7 @@ class SummedAttention(Attention):
         """
         for some in self._samples(x, rows):
             own = self._heads_of(x, lengths, some, of_inputs)
-            pairs, statistics[some] = own.shares()
+            pairs, statistics[some] = own.shares(_of_samples(terms, some))
             pairs = _turned(pairs)
             if kept is not None:
                 pairs *= kept[some]
@@ -108,6 +109,8 @@ class SummedAttention(Attention):
         rows: Rows | None = None,
         lengths: Lengths | None = None,
         kept: Floats | None = None,
+        terms: Floats | None = None,
+        term_errors: Floats | None = None,
         shares: Operand | None = None,
         score_errors: Operand | None = None,
         of_inputs: SumRounding | None = None,
@@ -119,7 +122,8 @@ class SummedAttention(Attention):
             own, made = self._heads_of(x, lengths, some, of_inputs), self._apart(dx[some])
             errors = self._operand(dy, some, "y", of_errors)
             own_kept = None if kept is None else kept[some].swapaxes(2, 3)
-            of_keys, of_scores = own.score_errors(statistics[some], errors, own_kept)
+            own_terms = _of_samples(terms, some), _of_samples(term_errors, some)
+            of_keys, of_scores = own.score_errors(statistics[some], errors, own_kept, *own_terms)
             pairs = _rounded(score_errors, _turned(of_scores), some, by_query=True)
             made["q"][...] = own.over_rows(pairs, *own.inputs["k"], descending=False)
             pairs = _rounded(uncounted, of_scores, some)
@@ -200,30 +204,57 @@ class _Heads:
         scale = self.attention.scale
         return np.full(1, self.attention.size**-0.5 if scale is None else scale, np.float32)
 
-    def shares(self) -> tuple[Floats, Floats]:
+    def _scores(self, terms: Floats | None) -> tuple[Floats, Floats]:
+        """Return scores, and the number by which they are still to be multiplied."""
+        products, scale = self._products("k", self.inputs["q"]), self._scale
+        if terms is not None:
+            products *= scale
+            products += terms[:, :, self._distances]
+            scale = np.ones(1, np.float32)
+        return _in_lanes(products), scale
+
+    @property
+    def _distances(self) -> NDArray[np.intp]:
+        """Numbers of the terms (keys, queries)."""
+        keys = self._shape.keys
+        return np.arange(self._shape.rows) - np.arange(keys)[:, None] + keys - 1
+
+    def shares(self, terms: Floats | None) -> tuple[Floats, Floats]:
         """Return what queries have of keys (samples, heads, keys, queries), and statistics."""
-        scores, shape = _in_lanes(self._products("k", self.inputs["q"])), self._shape
+        (scores, scale), shape = self._scores(terms), self._shape
         statistics = np.zeros((len(scores), 2, scores.shape[1] * BLOCK), np.float32)
-        lines.shares(shape, scores, statistics, self.keys, self._scale)
+        lines.shares(shape, scores, statistics, self.keys, scale)
         own = statistics[..., : shape.rows].reshape(shape.samples, shape.heads, 2, shape.rows)
         return _out_of_lanes(scores, shape), own
 
     def score_errors(
-        self, statistics: Floats, errors: _Operand, kept: Floats | None
+        self,
+        statistics: Floats,
+        errors: _Operand,
+        kept: Floats | None,
+        terms: Floats | None,
+        term_errors: Floats | None,
     ) -> tuple[Floats, Floats]:
-        """Return the same, times what dropout keeps, and the errors of scores."""
-        scores, shape = _in_lanes(self._products("k", self.inputs["q"])), self._shape
+        """Return the same, times what dropout keeps, and the errors of scores; add those of terms
+        to `term_errors`, if these are given.
+        """
+        (scores, scale), shape = self._scores(terms), self._shape
         own = self._products("v", errors)
         if kept is not None:
             own *= kept
         own = _in_lanes(own)
         held = np.zeros((len(scores), 2, scores.shape[1] * BLOCK), np.float32)
         held[..., : shape.rows] = statistics.reshape(len(scores), 2, -1)
-        lines.score_errors(shape, scores, own, held, self.keys, self._scale)
-        shares = _out_of_lanes(scores, shape)
+        lines.score_errors(shape, scores, own, held, self.keys, scale)
+        shares, of_scores = _out_of_lanes(scores, shape), _out_of_lanes(own, shape)
         if kept is not None:
             shares *= kept
-        return shares, _out_of_lanes(own, shape)
+        if term_errors is not None:
+            for query in reversed(range(shape.rows)):
+                term_errors[:, :, self._distances[:, query]] += of_scores[..., query]
+        if terms is not None:
+            of_scores *= self._scale
+        return shares, of_scores
 
     def _products(self, name: str, queries: _Operand) -> Floats:
         """Return sums over channels (samples, heads, keys, queries) of k or v and what queries
@@ -295,6 +326,11 @@ class _Heads:
         for first in _firsts(a.shape[-1], dot, descending=descending):
             one, other = (array[..., first : first + dot].astype(np.float64) for array in (a, b))
             sums[...] = added(sums, one @ other.swapaxes(-1, -2))
+
+
+def _of_samples(array: Floats | None, some: slice) -> Floats | None:
+    """Return some samples of an array, or the one that stands for all."""
+    return array if array is None or len(array) == 1 else array[some]
 
 
 def _lanes(lines: Any, some: slice) -> Any:

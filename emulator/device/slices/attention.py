@@ -64,6 +64,8 @@ class AttentionSlice(SliceNumerics):
                 heads, size, operation.causal, **rules, sums=sums, dot=formats.precision.dot
             )
         self._rows, self._keys = operation.rows_of(part.layer.input)
+        first = part.begin * self._sharing
+        self._terms = operation.terms(range(first, first + heads), self._rows)
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.stream | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
@@ -161,7 +163,7 @@ class AttentionSlice(SliceNumerics):
         if self._kernel.causal:
             lengths = None
         if numbers is None or not self._dropout:
-            yield slice(None), {"lengths": lengths}
+            yield slice(None), {"lengths": lengths, "terms": self._terms}
             return
         kept = self._arena.take((1, self._kernel.heads, self._rows, self._keys))
         key: dict[str, Any] = {
@@ -172,7 +174,8 @@ class AttentionSlice(SliceNumerics):
         for place in range(samples):
             some = slice(place, place + 1)
             dropout_mask(kept.reshape(1, 1, 1, -1), samples=numbers[some], **key)
-            yield some, {"lengths": None if lengths is None else lengths[some], "kept": kept}
+            own = None if lengths is None else lengths[some]
+            yield some, {"lengths": own, "kept": kept, "terms": self._terms}
 
     def _operand(
         self,

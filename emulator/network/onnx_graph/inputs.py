@@ -14,7 +14,7 @@ def attends(graph: OnnxGraph) -> bool:
     products = {
         name
         for node in graph.nodes
-        if node.operator in ("MatMul", "Dropout", "Where", "Cast")
+        if node.operator in ("MatMul", "Dropout", "Where", "Cast", "Reshape")
         for name in node.inputs
     }
     return any(

@@ -34,11 +34,12 @@ from .heads import (
     spread,
 )
 from .merged import GROUPED, channels_of, crossed, is_crossed, source_of
+from .terms import slopes_of
 from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
 
-_OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast"})
+_OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast", "Reshape"})
 _OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
-_OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where"})
+_OF_SHARES = frozenset({"Dropout", "Identity", "Cast", "IsNaN", "Where", "Reshape"})
 _SCALES = frozenset({"Mul", "Div"})
 _LENGTH = "LpNormalization"
 _NORMS = frozenset({"RMSNormalization", _LENGTH})
@@ -50,7 +51,7 @@ _HIDES = -1e4
 @dataclasses.dataclass(frozen=True)
 class _Scores:
     """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden`
-    (queries, keys).
+    (queries, keys), plus `terms` (…, queries, keys).
 
     They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only
     `nan`, where of these are not numbers.
@@ -60,6 +61,7 @@ class _Scores:
     k: Heads
     factor: float
     hidden: NDArray[np.bool_] | None = None
+    terms: NDArray[Any] | None = None
     node: OnnxNode | None = None
     dropout: float = 0.0
     nan: bool = False
@@ -329,7 +331,11 @@ class Attentions:
             self._close(node, scores)
             return
         if node.operator in _SCALES:
-            made = dataclasses.replace(scores, factor=scores.factor * self._scale(node))
+            scale = self._scale(node)
+            terms = None if scores.terms is None else scores.terms * scale
+            made = dataclasses.replace(scores, factor=scores.factor * scale, terms=terms)
+        elif node.operator == "Reshape":
+            made = self._apart(node, scores)
         elif node.operator == "Softmax":
             if node.integer("axis", -1) not in (-1, scores.q.places.ndim - 1):
                 raise node.refusal(
@@ -359,10 +365,14 @@ class Attentions:
         rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
         hides = added <= _HIDES
         fits = hides.shape[-2:] in ((rows, keys), (1, keys), (1, 1), (rows, 1))
-        if not (hides | (added == 0)).all() or not fits:
+        if not fits:
             raise node.refusal(
-                "adds a mask other than 0 and -inf to scores; only a causal mask is supported"
+                "adds a mask of other sizes than those of scores, which is not supported"
             )
+        if not (hides | (added == 0)).all():
+            own = np.broadcast_to(np.where(hides, 0, added), _lead(scores, hides.shape[-2:]))
+            terms = own if scores.terms is None else scores.terms + own
+            scores = dataclasses.replace(scores, terms=terms)
         planes = np.broadcast_to(hides, (*hides.shape[:-2], rows, keys)).reshape(-1, rows, keys)
         if (planes != planes[0]).any():
             raise node.refusal(
@@ -370,6 +380,26 @@ class Attentions:
             )
         hidden = planes[0] if scores.hidden is None else planes[0] | scores.hidden
         return dataclasses.replace(scores, hidden=hidden)
+
+    def _apart(self, node: OnnxNode, scores: _Scores) -> _Scores:
+        """Return scores, or shares, whose heads and samples are taken apart, or merged."""
+        rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
+        shape = _lead(scores, (rows, keys))
+        whole = dataclasses.replace(scores.q, places=np.broadcast_to(np.int32(0), shape))
+        [made] = moved(self._walk, node, whole)
+        lead = made.places.shape[:-2]
+        if made.places.shape[-2:] != (rows, keys):
+            raise node.refusal("takes rows or keys of scores apart, which is not supported")
+
+        def of_heads(heads: Heads) -> Heads:
+            places = heads.places.reshape(*lead, *heads.places.shape[-2:])
+            return dataclasses.replace(heads, places=places)
+
+        terms = scores.terms
+        if terms is not None:
+            terms = terms.reshape(*lead, *terms.shape[-2:])
+        q, k = of_heads(scores.q), of_heads(spread(scores.k, scores.q))
+        return dataclasses.replace(scores, q=q, k=k, terms=terms)
 
     def _operator(self, node: OnnxNode) -> None:
         """Add ONNX's own operator Attention."""
@@ -454,6 +484,11 @@ class Attentions:
                 "hides other keys than those behind a query; only a causal mask is supported"
             )
         if crosses:
+            if scores.terms is not None:
+                raise node.refusal(
+                    "adds terms to scores of other rows than the queries' own (cross-attention),"
+                    " which have no distance from them"
+                )
             if scores.turn is not None or any(part.norm for part in (q, k, v)):
                 raise node.refusal(
                     "turns or normalises queries and keys of several values (cross-attention),"
@@ -475,7 +510,7 @@ class Attentions:
             if not fits or len(norms) > 2 or norms[0].keys != norms[1].keys:
                 raise node.refusal("takes queries and keys that are not normalised alike, by heads")
             own = {"heads": heads, **grouped, **norms[0].keys}
-            arrays = {}
+            arrays: dict[str, str] = {}
             for key, norm in zip(("queries", "keys"), norms, strict=True):
                 arrays |= {} if norm.array is None else {key: norm.array}
             value = self._walk.step(
@@ -488,6 +523,11 @@ class Attentions:
             value = self._walk.step(scores.node, Rotary, own, value, axes=value.axes)
         of_scores = {"causal": causal, "dropout": scores.dropout, "scale": scale}
         keys: dict[str, object] = {"heads": heads, **grouped, **of_scores}
+        if scores.terms is not None:
+            shape = *q.places.shape[:-1], rows
+            keys |= slopes_of(
+                node, np.broadcast_to(scores.terms, shape), heads, tied, causal=causal
+            )
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         return self._results(step, q, heads, tied)
 
@@ -514,6 +554,11 @@ def _scale_of(node: OnnxNode, scores: _Scores, v: Heads) -> float | None:
     if not 1e-9 <= scores.factor <= 1e9:
         raise node.refusal(f"scales products by {scores.factor:g}; should be 1e-9 to 1e9")
     return float(str(np.float32(scores.factor)))  # the shortest that is the same in fp32
+
+
+def _lead(scores: _Scores, last: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of what belongs to scores, with these sizes of queries and keys."""
+    return *scores.q.places.shape[:-2], *last
 
 
 _ELSEWHERE = (

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import Channels, Positive, PositiveNumber, Rate
+from ....kernels.attention import alibi_slopes, sloped
+from ...common import Channels, Numbers, Positive, PositiveNumber, Rate
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, EngineView, LayerRows, Reread, RowLayer
 from ..shape import Shape, shown
@@ -39,6 +40,9 @@ class Attention(RowLayer):
 
     Products of queries and keys are multiplied by `scale`; without one, by 1 over the root of a
     head's size.
+
+    Scores fall with the distance of a query from a key, by the `slopes` of the heads for each row;
+    with `alibi`, by those of Press et al. (2022).
     """
 
     heads: Channels
@@ -47,6 +51,8 @@ class Attention(RowLayer):
     dropout: Rate = 0.0
     keys: Positive | None = None
     scale: PositiveNumber | None = None
+    alibi: bool = False
+    slopes: Numbers | None = None
 
     type = "attention"
     onnx = ("Attention",)
@@ -59,6 +65,29 @@ class Attention(RowLayer):
                 f"`keys` = {self.keys}: rows of another sequence have no order with the queries, and"
                 " stand in as many channels; should be without `causal` and `kv_heads`"
             )
+        if self.alibi and self.slopes is not None:
+            raise ValueError("`alibi` = true has slopes of its own; should be without `slopes`")
+        if self.slopes is not None and len(self.slopes) != self.heads:
+            raise ValueError(
+                f"`slopes` = {list(self.slopes)}: should be one for each of {self.heads} heads"
+            )
+        if self.keys is not None and self.has_terms:
+            raise ValueError(
+                f"`keys` = {self.keys}: rows of another sequence have no distance from the queries;"
+                " should be without `alibi` and `slopes`"
+            )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether terms are added to scores."""
+        return self.alibi or self.slopes is not None
+
+    def terms(self, heads: range, rows: int) -> NDArray[np.float32] | None:
+        """Return what is added to the scores of some heads, as kernels take it."""
+        if not self.has_terms:
+            return None
+        slopes = alibi_slopes(self.heads) if self.slopes is None else self.slopes
+        return sloped(slopes[heads.start : heads.stop], rows, rows)
 
     @property
     def parts(self) -> int:
@@ -138,12 +167,14 @@ class Attention(RowLayer):
         """See `LayerOperation`: softmax of the scores, again in EB (FlashAttention).
 
         A score is scaled, its exponential summed; in EB scaled again, and its error is p (dp - d),
-        where d is a sum over the head's results. Each row and head has a division.
+        where d is a sum over the head's results. Each row and head has a division. A term is added
+        to a score, in EB again.
         """
         own, keys = self.rows_of(shape)
         rows = self.heads * own
         scores = rows * (keys + 1) // 2 if self.causal else rows * keys
-        return Arithmetic(5 * scores + math.prod(made), 2 * scores, rows)
+        of_score = 5 + 2 * self.has_terms
+        return Arithmetic(of_score * scores + math.prod(made), 2 * scores, rows)
 
     def kept_values(self, shape: Shape) -> int:
         """See `LayerOperation`: the largest score of each row and head, and 1 / sum
@@ -153,7 +184,8 @@ class Attention(RowLayer):
 
     def with_channels(self, channels: int) -> Attention:
         """See `LayerOperation`; the channels are heads, none of which share k and v."""
-        return dataclasses.replace(self, heads=channels, kv_heads=None)
+        slopes: dict[str, Any] = {"alibi": self.has_terms, "slopes": None}
+        return dataclasses.replace(self, heads=channels, kv_heads=None, **slopes)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
@@ -200,6 +232,11 @@ class Attention(RowLayer):
         products = nodes.add("MatMul", [q, turned], f"{name}/products")
         scale = out.number("scale", size**-0.5 if self.scale is None else self.scale)
         scores = nodes.add("Mul", [products, scale], f"{name}/scores")
+        if self.has_terms:
+            slopes = np.array(self.slopes or alibi_slopes(self.heads), np.float32)[:, None, None]
+            own = [nodes.distance(rows), nodes.array(f"{name}.slopes", -slopes)]
+            terms = nodes.add("Mul", own, f"{name}/terms")
+            scores = nodes.add("Add", [scores, terms], f"{name}/with_terms")
         if self.causal:
             scores = nodes.add("Add", [scores, nodes.later(rows)], f"{name}/earlier")
         shares = nodes.add("Softmax", [scores], f"{name}/shares", name, axis=-1)
@@ -278,6 +315,7 @@ class Attention(RowLayer):
         groups, sharing, causal, dropout = self.groups, self.sharing, self.causal, self.dropout
         rows, before = self.rows_of(shape)
         of_scores = {} if self.scale is None else {"scale": self.scale}
+        terms = self.terms(range(self.heads), rows)
 
         class Crossed(nn.Module):
             def forward(self, x: Any) -> Any:
@@ -288,6 +326,17 @@ class Attention(RowLayer):
                 return y.transpose(1, 2).flatten(2)
 
         class Heads(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                if terms is not None:
+                    import torch
+
+                    far = np.arange(rows)[:, None] - np.arange(rows)
+                    mask = torch.from_numpy(terms[:, :, far + rows - 1])
+                    if causal:
+                        mask = mask.masked_fill(torch.from_numpy(far < 0), -torch.inf)
+                    self.register_buffer("terms", mask, persistent=False)
+
             def forward(self, x: Any) -> Any:
                 samples, tokens, _ = x.shape
                 parts = x.view(samples, tokens, groups, sharing + 2, -1).permute(0, 2, 3, 1, 4)
@@ -295,6 +344,8 @@ class Attention(RowLayer):
                 k, v = parts[:, :, sharing], parts[:, :, sharing + 1]
                 rate = dropout if self.training else 0.0
                 keys = {"dropout_p": rate, "is_causal": causal, "enable_gqa": sharing > 1}
+                if terms is not None:
+                    keys |= {"attn_mask": self.terms, "is_causal": False}
                 y = nn.functional.scaled_dot_product_attention(q, k, v, **keys, **of_scores)
                 return y.transpose(1, 2).flatten(2)
 

@@ -294,7 +294,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         distance = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
         masks = {
             "window": torch.ones(TOKENS, TOKENS).tril().triu(-2).log(),
-            "slope": -distance.abs().float(),
+            "slope": -distance.square().float(),
             "cross": torch.ones(TOKENS, TOKENS).tril().log(),
         }
         if self.kind in ("least", "doubled"):
@@ -308,7 +308,7 @@ REFUSED = {
     "shared": "only equal groups (grouped queries, GQA) are supported",
     "turned": "turns queries or keys by other angles than those of rotary embeddings (RoPE)",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
-    "slope": "adds a mask other than 0 and -inf to scores",
+    "slope": "adds other terms to scores than slopes of heads times the distance",
     "least": "scales products by -1; should be 1e-9 to 1e9",
     "doubled": "takes values times 2; only products of queries and keys may be scaled",
 }
