@@ -21,6 +21,7 @@ from ..common import (
     validate,
 )
 from ..config import Config
+from ..number import NARROW
 from ..plan import ChainPlan, make_plan
 from ..rtl import (
     MINI_BATCHES,
@@ -69,11 +70,12 @@ def write_rtl(
     sizes = {"batch": batch, "samples": MINI_BATCHES * batch, "micro_batch": batch}
     settings = {**flags, "schedule": "sync", **sizes}
     config = validate(Config, settings, "command line")
-    if config.precision.dot:
+    if config.precision.dot and any(config.precision.format(kind).block for kind in NARROW):
         if simulate or synthesise:
             raise InputError(
-                f"`precision` = {str(config.precision)!r}: RTL has engines that add products in"
-                " blocks, and no devices of them; leave out --simulate and --synthesise"
+                f"`precision` = {str(config.precision)!r}: RTL has engines that add products of"
+                " numbers with scales in blocks, and no devices of them, since PG needs other"
+                " scales; leave out --simulate and --synthesise"
             )
         return _write_engines(make_plan(config, 1), out, latency)
     tools = None
@@ -120,7 +122,7 @@ def _write_engines(plan: ChainPlan, out: str, latency: int) -> Answer:
             f"{planned.multipliers:,}",
             str(planned.engine.units),
             f"{2 * planned.engine.dot * planned.engine.units:,}",
-            f"{planned.engine.row_cycles:,}",
+            f"{planned.engine.design.row_cycles:,}",
             f"{planned.planned_cycles:,}",
         ]
         for planned in engines

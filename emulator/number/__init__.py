@@ -15,11 +15,12 @@ from .precision import (
 )
 from .sharing import UNSHARED, Sharing
 from .storage import Storage
-from .text import KINDS, joined
+from .text import KINDS, NARROW, joined
 
 __all__ = [
     "HELD",
     "KINDS",
+    "NARROW",
     "OF_WEIGHTS",
     "SINGLE",
     "UNSHARED",

@@ -1,14 +1,7 @@
 from .clock import RtlDeviceClock, clocks_of, run_mini_batches
-from .design import KINDS, DeviceDesign, EngineDesign, SliceDesign, designs_of
-from .dots import (
-    MODULES,
-    DotEngine,
-    PlannedEngine,
-    dot_engine,
-    engine_module,
-    planned_engines,
-    write_engines,
-)
+from .design import KINDS, DeviceDesign, SliceDesign, designs_of
+from .dots import MODULES, PlannedEngine, engine_module, planned_engines, write_engines
+from .engines import DotEngine, EngineDesign, dot_engine, dot_sums
 from .generate import MINI_BATCHES, Rtl
 from .model import DeviceModel
 from .numerics import RtlNumerics, check_device, rtl_numerics
@@ -55,6 +48,7 @@ __all__ = [
     "designs_of",
     "device_resources",
     "dot_engine",
+    "dot_sums",
     "drawn_biases",
     "drawn_images",
     "engine_module",

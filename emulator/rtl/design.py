@@ -38,6 +38,7 @@ from ..network.operations.conv import Conv, Fc
 from ..network.operations.pool import MaxPool
 from ..number import SINGLE, Precision
 from ..plan import ChainPlan
+from .engines import DotUnits, EngineDesign, dot_engine, dot_sums
 from .formats import RowDraws, by_chance, check_formats, rounding_cycles
 from .verilator import sources
 
@@ -149,48 +150,6 @@ ADD_CYCLES = 16
 """Cycles in which the SFU adds the bias to a row, at most."""
 
 
-def interleaved_every(sums: int, tiles: int, depth: int) -> int:
-    """Return the cycles between groups of convolutions so that a sum is there when its next product
-    comes.
-
-    `depth` is the latency of a tile; the tiles work on `sums` sums in turn, chained where there are
-    more tiles.
-    """
-    if tiles <= sums:
-        return -(-(depth + 1) // (sums // tiles))
-    return -(-tiles // sums) * depth + 1
-
-
-@dataclasses.dataclass(frozen=True)
-class EngineDesign:
-    """FP, EB or PG: tiles, cycles between groups, and cycles from a row's last group to its results
-    (`tail`).
-    """
-
-    tiles: int
-    every: int
-    groups: int
-    tail: int
-
-    @property
-    def row_cycles(self) -> int:
-        """Cycles of a row."""
-        return self.every * self.groups
-
-    @classmethod
-    def of(cls, convolutions: int, sums: int, tiles: int, depth: int) -> EngineDesign:
-        """Return the engine whose rows have `convolutions` on `sums` sums, on tiles with a latency
-        of `depth`.
-
-        A row starts in one cycle, fills the line buffers in the next, and its operands in the one
-        after; the results of the last group of a chain of tiles are there a `depth` for each of
-        them, and a cycle, later.
-        """
-        every = interleaved_every(sums, tiles, depth)
-        tail = 2 + -(-tiles // sums) * depth - (every - 1)
-        return cls(tiles, every, -(-convolutions // tiles), tail)
-
-
 @dataclasses.dataclass(frozen=True)
 class Room:
     """How much a slice's memories hold: samples in flight, and rows that wait for others."""
@@ -213,7 +172,7 @@ class BiasDesign:
 @dataclasses.dataclass(frozen=True)
 class SliceDesign:
     """A slice's modules; in `rounding_cycles` its weights are rounded after an update, where they
-    are not with it.
+    are not with it; `units` are engines whose products are added in blocks.
     """
 
     part: Slice
@@ -225,6 +184,7 @@ class SliceDesign:
     latency: int
     bias: BiasDesign | None
     rounding_cycles: int = 0
+    units: DotUnits | None = None
 
     @property
     def layer(self) -> Layer:
@@ -384,6 +344,53 @@ def slice_design(
     """
     layer, view = part.layer, part.layer.engine_view
     inputs, outputs = len(part.in_channels) * view.values, len(part.out_channels)
+    units = _units_of(part, engines, latency, precision) if precision.dot else None
+    if units is None:
+        fp, eb, pg = _tiles_of(part, engines, latency, period_ps)
+    else:
+        fp, eb, pg = units.fp.design, units.eb.design if units.eb else None, units.pg.design
+    words = inputs * outputs * view.tile
+    lanes = min(UPDATE_LANES, words // outputs)
+    bias = (
+        bias_design(layer, fp.row_cycles, pg.row_cycles, latency)
+        if part.is_last and layer.bias
+        else None
+    )
+    rounded = rounding_cycles(
+        precision.weights,
+        (outputs, words // outputs),
+        across=part.cut is Cut.ICP,
+        chance=by_chance(precision, "weights"),
+    )
+    update_cycles = -(-words // lanes)
+    return SliceDesign(part, fp, eb, pg, lanes, update_cycles, latency, bias, rounded, units)
+
+
+def depth_of(latency: int) -> int:
+    """Return the cycles of exact sums beside additions of `latency`: two, as `dot_product` cuts
+    them, or fewer.
+    """
+    return min(2, latency)
+
+
+def _units_of(part: Slice, engines: SliceEngines, latency: int, precision: Precision) -> DotUnits:
+    """Return the units of a slice whose products are added in blocks."""
+    depth = depth_of(latency)
+    fp = dot_engine(part, "FP", engines.fp.multipliers, precision, depth, latency)
+    eb = None
+    if engines.eb is not None:
+        eb = dot_engine(part, "EB", engines.eb.multipliers, precision, depth, latency)
+    assert engines.pg is not None  # all layers with RTL have weights
+    pg = dot_sums(part, engines.pg.multipliers, precision, depth, latency)
+    return DotUnits(fp, eb, pg)
+
+
+def _tiles_of(
+    part: Slice, engines: SliceEngines, latency: int, period_ps: int
+) -> tuple[EngineDesign, EngineDesign | None, EngineDesign]:
+    """Return the tiles of FP, EB and PG of a slice."""
+    view = part.layer.engine_view
+    inputs, outputs = len(part.in_channels) * view.values, len(part.out_channels)
     chain = view.tile * latency
     fp = EngineDesign.of(
         inputs * outputs * view.out_columns,
@@ -412,20 +419,7 @@ def slice_design(
                 f"{part}: RTL has tiles that take the convolutions of a row in turn; set"
                 ' `convolution_engines` = "tiles" in the cluster\'s file'
             )
-    words = inputs * outputs * view.tile
-    lanes = min(UPDATE_LANES, words // outputs)
-    bias = (
-        bias_design(layer, fp.row_cycles, pg.row_cycles, latency)
-        if part.is_last and layer.bias
-        else None
-    )
-    rounded = rounding_cycles(
-        precision.weights,
-        (outputs, words // outputs),
-        across=part.cut is Cut.ICP,
-        chance=by_chance(precision, "weights"),
-    )
-    return SliceDesign(part, fp, eb, pg, lanes, -(-words // lanes), latency, bias, rounded)
+    return fp, eb, pg
 
 
 def bias_design(layer: Layer, fp_cycles: int, pg_cycles: int, latency: int) -> BiasDesign:

@@ -1,172 +1,26 @@
-"""RTL of engines whose products are added in blocks: `accumulate = "dot:N"` (docs/numbers.md).
-
-FP and EB have units that multiply N channels at a place of the kernel for two channels of their
-results in a cycle: exactly, two products in a DSP, and with one addition in fp32 for each of the
-two sums (`sv/dot_engine.sv`). What is generated is such an engine with its control and its
-weights, a module of its own; devices have none of them yet.
-
-Operands are whole numbers of up to eight bits, alone or in blocks with a scale.
+"""RTL of single engines whose products are added in blocks: a module of its own for each FP and EB,
+with its control, line buffers and weights. Formats with scales have these alone, since devices have
+no PG of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
-from typing import Literal
 
-from ...kernels.number import BlockGrid, NumberFormat
 from ..cluster import Engine
-from ..common import InputError, write_whole
-from ..mapping import Slice
-from ..network import Window
-from ..network.operations.conv import Conv, Fc
-from ..number import Precision
+from ..common import write_whole
 from ..plan import ChainPlan
-from .design import comment, identifier, interleaved_every
+from .design import comment, depth_of, identifier
+from .engines import WIDTH, DotEngine, Phase, dot_engine
 from .generate import instance
 from .verilator import SOURCES
-
-WIDTH = 8
-"""Bits of an operand."""
 
 MODULES = (
     *("fp32", "registers", "fp32_sum", "dot_product", "dot_lpram", "dot_engine"),
     *("conv_counter", "row_control"),
 )
 """Files of `sv/` that an engine is made of, packages first."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DotEngine:
-    """FP or EB of a slice, with `units` of which each has `2 * dot` multipliers.
-
-    `depth` and `latency` are the cycles of the exact sums and of the additions in fp32; `steps` is
-    the exponent of a product of two operands' least ones, `shared` how many channels have a scale,
-    or 0.
-    """
-
-    part: Slice
-    phase: Literal["FP", "EB"]
-    units: int
-    dot: int
-    shared: int
-    steps: int
-    depth: int = 0
-    latency: int = 0
-
-    @property
-    def read(self) -> int:
-        """Channels that are read, over which it sums."""
-        view = self.part.in_channels if self.phase == "FP" else self.part.out_channels
-        return len(view)
-
-    @property
-    def made(self) -> int:
-        """Channels of its results."""
-        view = self.part.out_channels if self.phase == "FP" else self.part.in_channels
-        return len(view)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of a sum, at all places of the kernel."""
-        rows, columns = self.part.layer.window[0]
-        return -(-self.read // self.dot) * rows * columns
-
-    @property
-    def window(self) -> Window:
-        """The layer's window; a kernel that covers the map steps over all of it, so that in EB no
-        place outside of the map is added.
-        """
-        window = self.part.layer.window
-        if window.kernel == self.part.layer.input[1:] and window.pad == (0, 0):
-            return window._replace(stride=window.kernel)
-        return window
-
-    @property
-    def columns(self) -> tuple[int, int]:
-        """Columns that are read, and of the results."""
-        there, back = self.part.layer.input[2], self.part.layer.output[2]
-        return (there, back) if self.phase == "FP" else (back, there)
-
-    @property
-    def every(self) -> int:
-        """Cycles between groups of blocks, so that a sum is there when its next block comes."""
-        return interleaved_every(-(-self.made // 2) * self.columns[1], self.units, self.latency)
-
-    @property
-    def groups(self) -> int:
-        """Groups of blocks of a row."""
-        return -(-self.blocks * -(-self.made // 2) * self.columns[1] // self.units)
-
-    @property
-    def row_cycles(self) -> int:
-        """Cycles of a row."""
-        return self.every * self.groups
-
-    @property
-    def tail(self) -> int:
-        """Cycles from a row's last group to its results, as `EngineDesign` has it."""
-        return 2 + self.depth + self.latency - (self.every - 1)
-
-    @property
-    def parameters(self) -> Mapping[str, int]:
-        """The parameters of `dot_engine`."""
-        kernel, stride, pad = self.window[:3]
-        read, made = self.columns
-        return {
-            "BACKWARD": int(self.phase == "EB"),
-            "OUTERS": self.read,
-            "CHANNELS": self.made,
-            "COLUMNS": made,
-            "COLUMNS_READ": read,
-            "KERNEL_ROWS": kernel[0],
-            "KERNEL_COLUMNS": kernel[1],
-            "STRIDE": stride[1],
-            "PAD": pad[1],
-            "UNITS": self.units,
-            "DOT": self.dot,
-            "WIDTH": WIDTH,
-            "SHARED": self.shared,
-            "STEPS": self.steps,
-            "DEPTH": self.depth,
-            "LATENCY": self.latency,
-        }
-
-
-def dot_engine(
-    part: Slice,
-    phase: Literal["FP", "EB"],
-    multipliers: int,
-    precision: Precision,
-    depth: int = 0,
-    latency: int = 0,
-) -> DotEngine:
-    """Return FP or EB of a slice, of as many units as these multipliers make, at least one.
-
-    Raises:
-        InputError: its layer has none, or its operands are not whole numbers of so many bits.
-    """
-    operation = part.layer.operation
-    if not isinstance(operation, (Conv, Fc)) or (
-        isinstance(operation, Conv) and operation.groups > 1
-    ):
-        raise InputError(
-            f"{part.layer.name}: an engine of blocks is that of a convolution without groups, or of a"
-            " fully connected layer; leave out `accumulate`"
-        )
-    operands = precision.activations if phase == "FP" else precision.errors, precision.weights
-    steps = [_step(number) for number in operands]
-    shared = {number.block for number in operands}
-    if len(shared) > 1:
-        raise InputError(
-            f"`precision` = {str(precision)!r}: an engine of blocks reads one scale for the"
-            f" channels of both operands; {operands[0].name} and {operands[1].name} differ"
-        )
-    engine = DotEngine(part, phase, 1, precision.dot, shared.pop(), sum(steps), depth, latency)
-    most = -(-engine.made // 2) * engine.columns[1]
-    units = max(1, min(multipliers // (2 * precision.dot), most))
-    return dataclasses.replace(engine, units=units)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,14 +51,15 @@ def planned_engines(plan: ChainPlan, latency: int = 0) -> tuple[PlannedEngine, .
     for device, slices in enumerate(plan.mapping.devices):
         period_ps = plan.cluster.board(device).period_ps
         for part, engines in zip(slices, plan.timing.engines[device], strict=True):
-            phases: tuple[tuple[Literal["FP", "EB"], Engine | None], ...] = (
+            phases: tuple[tuple[Phase, Engine | None], ...] = (
                 ("FP", engines.fp),
                 ("EB", engines.eb),
             )
             for phase, planned in phases:
                 if planned is not None:
                     count, row = planned.multipliers, planned.row_ps // period_ps
-                    own = dot_engine(part, phase, count, plan.config.precision, latency=latency)
+                    precision, depth = plan.config.precision, depth_of(latency)
+                    own = dot_engine(part, phase, count, precision, depth, latency)
                     made.append(PlannedEngine(device, own, count, row))
     return tuple(made)
 
@@ -299,14 +154,3 @@ def engine_module(engine: DotEngine, name: str) -> str:
         "\nendmodule\n",
     ]
     return "\n".join(lines)
-
-
-def _step(number: NumberFormat) -> int:
-    """Return the exponent of the least positive number of a format, under a scale of 1."""
-    grid = number.grid.element if isinstance(number.grid, BlockGrid) else number.grid
-    if grid is None or not grid.is_fixed_point or number.bits > WIDTH:
-        raise InputError(
-            f"{number.name}: an engine of blocks multiplies whole numbers of up to {WIDTH} bits,"
-            " such as int8 and mxint8"
-        )
-    return grid.least_exponent - grid.fraction_bits

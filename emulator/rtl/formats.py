@@ -22,7 +22,8 @@ from ...kernels.number import (
 )
 from ...kernels.quantise import PhiloxStream
 from ..common import InputError
-from ..number import KINDS, Precision
+from ..number import KINDS, NARROW, Precision
+from .engines import step_of
 
 BLOCK_LATENCY = 2
 """Cycles in which rows are rounded in blocks: to scales, and onto their grids. Other formats take
@@ -52,8 +53,10 @@ def check_formats(precision: Precision) -> None:
         InputError: it has not; the message says what it has.
     """
     given = f"`precision` = {str(precision)!r}: RTL"
-    if precision.accumulate != "fp32":
-        raise InputError(f"{given} accumulates in fp32; leave out `accumulate`")
+    if precision.accumulate != "fp32" and not precision.dot:
+        raise InputError(f"{given} accumulates in fp32, or by dot:N; leave out `accumulate`")
+    if precision.dot:
+        _check_dots(given, precision)
     if precision.grows_every:
         raise InputError(f"{given} scales errors by one number; give `loss_scale` such as 1024")
     if precision.history:
@@ -85,6 +88,18 @@ def check_formats(precision: Precision) -> None:
             f"{given} updates weights in fp32, or in their own format if that has no blocks; leave"
             " out `master`"
         )
+
+
+def _check_dots(given: str, precision: Precision) -> None:
+    for kind in NARROW:
+        number = precision.format(kind)
+        if number.block:
+            raise InputError(
+                f"{given} adds products in blocks of numbers without scales, such as int8: those of"
+                f" {kind} in {number.name} lie along channels, and PG, which sums over pixels, would"
+                " need others, whose pixels come with several rows"
+            )
+        step_of(number)
 
 
 def by_chance(precision: Precision, kind: str) -> bool:

@@ -15,6 +15,7 @@ from ..network import SfuStep, Tensor
 from ..network.operations.pool import MaxPool
 from ..number import Precision
 from .design import BiasDesign, DeviceDesign, Room, SliceDesign
+from .engines import window_in_blocks
 from .formats import by_chance, factors, seed_literal, stream_literal
 
 IMAGES, OUTPUTS, ERRORS = "images", "outputs", "errors"
@@ -116,7 +117,8 @@ def slice_parameters(
 ) -> Mapping[str, int | str]:
     """Return the parameters of a `slice` in a run of this seed."""
     part, layer = design.part, design.layer
-    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else layer.window[:3]
+    window = window_in_blocks(layer) if design.units else layer.window
+    kernel, stride, pad = ((1, 1), (1, 1), (0, 0)) if design.is_flat else window[:3]
     eb = design.eb
     return {
         "ICP": int(design.is_icp),
@@ -144,6 +146,7 @@ def slice_parameters(
         "SLOTS": room.samples,
         "DEPTH": room.rows,
         **(_format_parameters(design, precision) if not precision.is_single else {}),
+        **(design.units.parameters if design.units else {}),
         **(_draw_parameters(design, seed) if by_chance(precision, "weights") else {}),
     }
 

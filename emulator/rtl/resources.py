@@ -149,7 +149,7 @@ TILES, SUMS, MEMORIES, UPDATE, SFU, CONTROL = (
 )
 ROUNDING = "rounding"
 PARTS: Mapping[str, str] = {
-    **dict.fromkeys(("tile",), TILES),
+    **dict.fromkeys(("tile", "block_engine", "dot_sums"), TILES),
     **dict.fromkeys(("engine", "gradient_sums"), SUMS),
     **dict.fromkeys(
         ("row_ram", "lpram", "row_fifo", "row_join", "pack_row", "with_scales"), MEMORIES

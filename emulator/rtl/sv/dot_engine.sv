@@ -59,6 +59,7 @@ module dot_engine #(
     localparam int OUTER_BITS  = $clog2(OUTERMOST + UNITS / (COLUMNS * PAIRS) + 2);
     localparam int SUM_BITS    = SUMS > 1 ? $clog2(SUMS) : 1;
     localparam int PART_BITS   = $clog2(SUMS * 32);
+    localparam int TAP_BITS    = KERNEL_ROWS > 1 ? $clog2(KERNEL_ROWS) : 1;
     localparam int ROW         = COLUMNS_READ * OUTERS * WIDTH;
     localparam int ROW_BITS    = $clog2(ROW);
     localparam int SCALE_ROW   = COLUMNS_READ * SCALES * 8;
@@ -71,6 +72,16 @@ module dot_engine #(
     logic [2*UNITS-1:0] active_done;
     logic [UNITS-1:0] final_done;
 
+    // ---- Line buffers by rows.
+
+    logic [ROW-1:0] buffers[KERNEL_ROWS];
+    logic [SCALE_ROW-1:0] buffered_scales[KERNEL_ROWS];
+
+    for (genvar tap = 0; tap < KERNEL_ROWS; tap++) begin : g_rows
+        assign buffers[tap] = rows[tap*ROW+:ROW];
+        assign buffered_scales[tap] = scales[tap*SCALE_ROW+:SCALE_ROW];
+    end
+
     for (genvar u = 0; u < UNITS; u++) begin : g_units
 
         // ---- Which block, of which two sums.
@@ -79,7 +90,8 @@ module dot_engine #(
         logic [COLUMN_BITS-1:0] column;
         logic [OUTER_BITS-1:0] outer;
         logic active;
-        int tap, down, across, block, place, at;
+        int tap, across, block, place, at;
+        logic [TAP_BITS-1:0] down;
         logic in_phase, in_map, reaches;
 
         conv_counter #(
@@ -89,7 +101,7 @@ module dot_engine #(
         );
         assign tap = active ? int'(outer) % TAPS : 0;
         assign block = !active ? 0 : BACKWARD != 0 ? BLOCKS - 1 - int'(outer) / TAPS : int'(outer) / TAPS;
-        assign down = tap / KERNEL_COLUMNS;
+        assign down = TAP_BITS'(tap / KERNEL_COLUMNS);
         assign across = tap % KERNEL_COLUMNS;
 
         // ---- What is read, as `window` has it; places outside the map, and beyond the last channel, are zeros.
@@ -111,8 +123,8 @@ module dot_engine #(
         logic [DOT*WIDTH-1:0] x;
         logic [7:0] x_scale;
 
-        assign row = rows[down*ROW+:ROW];
-        assign row_scales = scales[down*SCALE_ROW+:SCALE_ROW];
+        assign row = buffers[down];
+        assign row_scales = buffered_scales[down];
         assign x_scale = in_map && SHARED > 0
             ? row_scales[SCALE_BITS'((at * SCALES + block * DOT / (SHARED > 0 ? SHARED : 1)) * 8)+:8] : 8'd127;
         for (genvar lane = 0; lane < DOT; lane++) begin : g_lanes

@@ -23,6 +23,13 @@ module eb_engine #(
     parameter int CODE           = int'(FORMAT.bits) + (FORMAT.block != 17'd0 ? 8 : 0),
     parameter int SIGNIFICAND    = 24,
     parameter int SUBNORMAL      = 1,
+    // DOT: products are added in blocks (`block_engine`), by TILES units.
+    parameter int DOT            = 0,
+    parameter int DEPTH          = 0,
+    parameter int STEPS          = 0,
+    parameter formats::format_t WEIGHT = formats::FP32,
+    parameter int READS          = DOT > 0 ? 2 * DOT * TILES : TILES,  // of LPRAM, each of SIZE words
+    parameter int SIZE           = DOT > 0 ? 1 : KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int WEIGHTS        = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int ENTRY_BITS     = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1,
     parameter int ADDRESS_BITS   = ROWS * SLOTS > 1 ? $clog2(ROWS * SLOTS) : 1
@@ -35,15 +42,18 @@ module eb_engine #(
     output logic [KERNEL_ROWS*ADDRESS_BITS-1:0]            address,
     output logic [KERNEL_ROWS-1:0]                         in_map,
     input  logic [KERNEL_ROWS*COLUMNS*OUTPUTS*CODE-1:0]    rows,
-    output logic [TILES*ENTRY_BITS-1:0]                    entry,
-    input  logic [TILES*KERNEL_ROWS*KERNEL_COLUMNS*32-1:0] weights,
+    output logic [READS*ENTRY_BITS-1:0]                    entry,
+    input  logic [READS*SIZE*32-1:0]                       weights,
     input  logic                                           partial_valid,
     input  logic [COLUMNS_IN*INPUTS*32-1:0]                partial,
     output logic                                           out_valid,
     output logic [COLUMNS_IN*INPUTS*32-1:0]                out_row
 );
 
-    localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS_IN + TILES - 1) / TILES;
+    // Convolutions of a row, or blocks at a place of the kernel for two channels.
+    localparam int BLOCKS   = DOT > 0 ? (OUTPUTS + DOT - 1) / (DOT > 0 ? DOT : 1) : 0;
+    localparam int TERMS    = DOT > 0 ? BLOCKS * KERNEL_ROWS * KERNEL_COLUMNS * ((INPUTS + 1) / 2) : INPUTS * OUTPUTS;
+    localparam int GROUPS   = (TERMS * COLUMNS_IN + TILES - 1) / TILES;
     localparam int ROW_BITS = ROWS_IN > 1 ? $clog2(ROWS_IN) : 1;
 
     logic [31:0] sample, rows_before;
@@ -89,13 +99,24 @@ module eb_engine #(
         end
     end
 
-    engine #(
-        .BACKWARD(1), .OUTERS(OUTPUTS), .CHANNELS(INPUTS), .COLUMNS(COLUMNS_IN), .COLUMNS_READ(COLUMNS),
-        .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS),
-        .TILES(TILES), .LATENCY(LATENCY), .WEIGHTS(WEIGHTS), .FORMAT(FORMAT), .SIGNIFICAND(SIGNIFICAND),
-        .SUBNORMAL(SUBNORMAL)
-    ) of (
-        .clk, .reset, .start, .issue, .last, .rows, .rows_reach, .partial(from), .entry, .weights, .out_valid, .out_row
-    );
+    if (DOT > 0) begin : g_blocks
+        block_engine #(
+            .BACKWARD(1), .OUTERS(OUTPUTS), .CHANNELS(INPUTS), .COLUMNS(COLUMNS_IN), .COLUMNS_READ(COLUMNS),
+            .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS),
+            .TILES(TILES), .DOT(DOT), .STEPS(STEPS), .DEPTH(DEPTH), .LATENCY(LATENCY), .WEIGHTS(WEIGHTS), .FORMAT(FORMAT),
+            .WEIGHT(WEIGHT)
+        ) of (
+            .clk, .reset, .start, .issue, .last, .rows, .rows_reach, .partial(from), .entry, .weights, .out_valid, .out_row
+        );
+    end else begin : g_products
+        engine #(
+            .BACKWARD(1), .OUTERS(OUTPUTS), .CHANNELS(INPUTS), .COLUMNS(COLUMNS_IN), .COLUMNS_READ(COLUMNS),
+            .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS),
+            .TILES(TILES), .LATENCY(LATENCY), .WEIGHTS(WEIGHTS), .FORMAT(FORMAT), .SIGNIFICAND(SIGNIFICAND),
+            .SUBNORMAL(SUBNORMAL)
+        ) of (
+            .clk, .reset, .start, .issue, .last, .rows, .rows_reach, .partial(from), .entry, .weights, .out_valid, .out_row
+        );
+    end
 
 endmodule

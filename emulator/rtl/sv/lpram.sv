@@ -13,6 +13,7 @@ module lpram #(
     parameter int LANES      = 1,
     parameter formats::format_t FORMAT = formats::FP32,
     parameter int MASTER     = 0,
+    parameter int CODED      = 0,  // FP and EB read codes, in the lower bits
     parameter int OUTPUTS    = 1,  // output channels
     parameter int ACROSS     = 0,  // blocks are of output channels
     parameter int FIRST      = 0,  // as `weight_blocks` has them
@@ -64,11 +65,19 @@ module lpram #(
 
     for (genvar i = 0; i < FP_TILES * TAPS; i++) begin : g_fp
         assign fp_words[i*ENTRY_BITS+:ENTRY_BITS] = fp_entry[i/TAPS*ENTRY_BITS+:ENTRY_BITS] + ENTRY_BITS'(i % TAPS);
-        unpack #(.FORMAT(FORMAT)) value (.code(fp_codes[i*CODE+:CODE]), .x(fp_weights[i*32+:32]));
+        if (CODED != 0) begin : g_code
+            assign fp_weights[i*32+:32] = 32'(fp_codes[i*CODE+:CODE]);
+        end else begin : g_number
+            unpack #(.FORMAT(FORMAT)) value (.code(fp_codes[i*CODE+:CODE]), .x(fp_weights[i*32+:32]));
+        end
     end
     for (genvar i = 0; i < EB_TILES * TAPS; i++) begin : g_eb
         assign eb_words[i*ENTRY_BITS+:ENTRY_BITS] = eb_entry[i/TAPS*ENTRY_BITS+:ENTRY_BITS] + ENTRY_BITS'(i % TAPS);
-        unpack #(.FORMAT(FORMAT)) value (.code(eb_codes[i*CODE+:CODE]), .x(eb_weights[i*32+:32]));
+        if (CODED != 0) begin : g_code
+            assign eb_weights[i*32+:32] = 32'(eb_codes[i*CODE+:CODE]);
+        end else begin : g_number
+            unpack #(.FORMAT(FORMAT)) value (.code(eb_codes[i*CODE+:CODE]), .x(eb_weights[i*32+:32]));
+        end
     end
 
     // ---- The copy that updates change.

@@ -25,6 +25,11 @@ module pg_engine #(
     parameter int ERROR_CODE     = int'(ERRORS.bits) + (ERRORS.block != 17'd0 ? 8 : 0),
     parameter int SIGNIFICAND    = 24,
     parameter int SUBNORMAL      = 1,
+    // DOT: products are added in blocks of so many pixels (`dot_sums`), by TILES units.
+    parameter int DOT            = 0,
+    parameter int SEGMENTS       = 1,
+    parameter int DEPTH          = 0,
+    parameter int STEPS          = 0,
     parameter int WORDS          = INPUTS * OUTPUTS * KERNEL_ROWS * KERNEL_COLUMNS,
     parameter int WORD_BITS      = $clog2(WORDS + READS),
     parameter int ADDRESS_BITS   = ROWS_IN * SLOTS > 1 ? $clog2(ROWS_IN * SLOTS) : 1,
@@ -46,14 +51,17 @@ module pg_engine #(
     output logic [READS*32-1:0]                           read
 );
 
-    localparam int GROUPS   = (INPUTS * OUTPUTS * COLUMNS + TILES - 1) / TILES;
+    // Convolutions of a row, or parts of blocks for two weights.
+    localparam int TERMS    = DOT > 0 ? INPUTS * KERNEL_ROWS * KERNEL_COLUMNS * ((OUTPUTS + 1) / 2) * SEGMENTS
+        : INPUTS * OUTPUTS * COLUMNS;
+    localparam int GROUPS   = (TERMS + TILES - 1) / TILES;
     localparam int ROW_BITS = ROWS > 1 ? $clog2(ROWS) : 1;
 
     logic [31:0] sample, rows_before;
     logic [ROW_BITS-1:0] row;
     logic [ADDRESS_BITS-1:0] slot;
     logic [ERROR_BITS-1:0] error_slot;
-    logic start, issue, last, ready, first_row;
+    logic start, issue, last, ready;
 
     assign ready = arrived - rows_before > 32'(row) && sample < limit;
 
@@ -81,15 +89,40 @@ module pg_engine #(
             slot <= slot == ADDRESS_BITS'((SLOTS - 1) * ROWS_IN) ? '0 : slot + ADDRESS_BITS'(ROWS_IN);
             error_slot <= error_slot == ERROR_BITS'((SLOTS - 1) * ROWS) ? '0 : error_slot + ERROR_BITS'(ROWS);
         end
-        if (start) first_row <= sample == limit - batch && row == '0;
     end
 
-    gradient_sums #(
-        .INPUTS(INPUTS), .OUTPUTS(OUTPUTS), .COLUMNS_IN(COLUMNS_IN), .COLUMNS(COLUMNS), .KERNEL_ROWS(KERNEL_ROWS),
-        .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
-        .READS(READS), .FORMAT(FORMAT), .ERRORS(ERRORS), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
-    ) of (
-        .clk, .reset, .start, .issue, .last, .first_row, .rows, .errors, .done, .read_address, .read
-    );
+    if (DOT > 0) begin : g_blocks
+        localparam int PLACE_BITS = DOT > 1 ? $clog2(DOT) : 1;
+
+        logic [PLACE_BITS-1:0] place;
+        logic first_block, last_row;
+
+        always_ff @(posedge clk)
+            if (start) begin
+                place <= PLACE_BITS'(int'(row) * COLUMNS % DOT);
+                first_block <= sample == limit - batch && int'(row) * COLUMNS < DOT;
+                last_row <= row == ROW_BITS'(ROWS - 1);
+            end
+        dot_sums #(
+            .INPUTS(INPUTS), .OUTPUTS(OUTPUTS), .COLUMNS_IN(COLUMNS_IN), .COLUMNS(COLUMNS), .KERNEL_ROWS(KERNEL_ROWS),
+            .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .UNITS(TILES), .DOT(DOT),
+            .SEGMENTS(SEGMENTS), .STEPS(STEPS), .DEPTH(DEPTH), .LATENCY(LATENCY), .READS(READS), .FORMAT(FORMAT),
+            .ERRORS(ERRORS)
+        ) of (
+            .clk, .reset, .start, .issue, .last, .place, .first_block, .last_row, .rows, .errors, .done, .read_address,
+            .read
+        );
+    end else begin : g_products
+        logic first_row;
+
+        always_ff @(posedge clk) if (start) first_row <= sample == limit - batch && row == '0;
+        gradient_sums #(
+            .INPUTS(INPUTS), .OUTPUTS(OUTPUTS), .COLUMNS_IN(COLUMNS_IN), .COLUMNS(COLUMNS), .KERNEL_ROWS(KERNEL_ROWS),
+            .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE(STRIDE_COLUMNS), .PAD(PAD_COLUMNS), .TILES(TILES), .LATENCY(LATENCY),
+            .READS(READS), .FORMAT(FORMAT), .ERRORS(ERRORS), .SIGNIFICAND(SIGNIFICAND), .SUBNORMAL(SUBNORMAL)
+        ) of (
+            .clk, .reset, .start, .issue, .last, .first_row, .rows, .errors, .done, .read_address, .read
+        );
+    end
 
 endmodule

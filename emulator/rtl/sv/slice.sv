@@ -49,6 +49,15 @@ module slice #(
     parameter int EB_SUBNORMAL   = 1,
     parameter int PG_SIGNIFICAND = 24,
     parameter int PG_SUBNORMAL   = 1,
+    // DOT: products are added in blocks, by units in the place of tiles: in FP and EB of DOT channels (`block_engine`), in PG
+    // of PG_DOT pixels (`dot_sums`). Exponents of products of the least numbers are the engines' STEPS.
+    parameter int DOT            = 0,
+    parameter int DEPTH_OF_SUMS  = 0,
+    parameter int FP_STEPS       = 0,
+    parameter int EB_STEPS       = 0,
+    parameter int PG_STEPS       = 0,
+    parameter int PG_DOT         = 0,
+    parameter int PG_SEGMENTS    = 1,
     parameter int FIRST          = 0,  // of the layer's input channels
     // Of weights that are rounded by chance: the place of the first one in the layer, and the weights of an output channel
     // there; the layer's stream of random words; the run's seed.
@@ -102,6 +111,9 @@ module slice #(
     localparam int E_ROWS     = FLAT != 0 ? 1 : ROWS_IN;
     localparam int E_COLUMNS  = FLAT != 0 ? 1 : COLUMNS_IN;
     localparam int TAPS       = KERNEL_ROWS * KERNEL_COLUMNS;
+    localparam int FP_READS   = DOT > 0 ? 2 * DOT * FP_TILES : FP_TILES;
+    localparam int EB_READS   = DOT > 0 ? 2 * DOT * EB_TILES : EB_TILES;
+    localparam int READ_SIZE  = DOT > 0 ? 1 : TAPS;
     localparam int WEIGHTS    = S * OUTPUTS * TAPS;
     localparam int ENTRY_BITS = WEIGHTS > 1 ? $clog2(WEIGHTS) : 1;
     localparam int WORD_BITS  = $clog2(WEIGHTS + LANES);
@@ -178,17 +190,17 @@ module slice #(
 
     // ---- LPRAM.
 
-    logic [FP_TILES*ENTRY_BITS-1:0] fp_entry;
-    logic [EB_TILES*ENTRY_BITS-1:0] eb_entry;
-    logic [FP_TILES*TAPS*32-1:0] fp_weights;
-    logic [EB_TILES*TAPS*32-1:0] eb_weights;
+    logic [FP_READS*ENTRY_BITS-1:0] fp_entry;
+    logic [EB_READS*ENTRY_BITS-1:0] eb_entry;
+    logic [FP_READS*READ_SIZE*32-1:0] fp_weights;
+    logic [EB_READS*READ_SIZE*32-1:0] eb_weights;
     logic [WORD_BITS-1:0] read_address, write_address;
     logic [LANES*32-1:0] weight, gradient, written;
     logic write, update_done;
 
     lpram #(
-        .WORDS(WEIGHTS), .TAPS(TAPS), .FP_TILES(FP_TILES), .EB_TILES(EB_TILES), .LANES(LANES),
-        .FORMAT(WEIGHT), .MASTER(MASTER), .OUTPUTS(OUTPUTS), .ACROSS(ICP), .FIRST(WEIGHT_FIRST), .ROW(WEIGHT_ROW),
+        .WORDS(WEIGHTS), .TAPS(READ_SIZE), .FP_TILES(FP_READS), .EB_TILES(EB_READS), .LANES(LANES),
+        .FORMAT(WEIGHT), .MASTER(MASTER), .CODED(DOT > 0 ? 1 : 0), .OUTPUTS(OUTPUTS), .ACROSS(ICP), .FIRST(WEIGHT_FIRST), .ROW(WEIGHT_ROW),
         .STREAM(WEIGHT_STREAM), .SEED(SEED)
     ) parameters (
         .clk, .reset, .fp_entry, .fp_weights, .eb_entry, .eb_weights, .read_address, .read(weight), .write, .write_address,
@@ -206,7 +218,8 @@ module slice #(
         .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
         .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(FP_TILES),
         .EVERY(FP_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(ICP != 0 && IS_FIRST == 0 ? 1 : 0),
-        .FORMAT(ACTIVATIONS), .SIGNIFICAND(FP_SIGNIFICAND), .SUBNORMAL(FP_SUBNORMAL)
+        .FORMAT(ACTIVATIONS), .SIGNIFICAND(FP_SIGNIFICAND), .SUBNORMAL(FP_SUBNORMAL), .DOT(DOT), .DEPTH(DEPTH_OF_SUMS),
+        .STEPS(FP_STEPS), .MAP_ROWS(FLAT != 0 ? ROWS_IN : 1), .MAP_COLUMNS(FLAT != 0 ? COLUMNS_IN : 1), .WEIGHT(WEIGHT)
     ) fp (
         .clk, .reset, .limit, .arrived(x_arrived), .load(fp_load), .address(fp_address), .in_map(fp_in_map),
         .rows(fp_rows), .entry(fp_entry), .weights(fp_weights), .partial_valid(partial_there), .partial(partial_row),
@@ -301,7 +314,8 @@ module slice #(
             .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
             .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(EB_TILES),
             .EVERY(EB_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .TAKES_PARTIAL(TAKES_PARTIAL),
-            .FORMAT(ERRORS), .SIGNIFICAND(EB_SIGNIFICAND), .SUBNORMAL(EB_SUBNORMAL)
+            .FORMAT(ERRORS), .SIGNIFICAND(EB_SIGNIFICAND), .SUBNORMAL(EB_SUBNORMAL), .DOT(DOT), .DEPTH(DEPTH_OF_SUMS),
+            .STEPS(EB_STEPS), .WEIGHT(WEIGHT)
         ) eb (
             .clk, .reset, .limit, .arrived(dy_arrived), .load(eb_load), .address(eb_address), .in_map(eb_in_map),
             .rows(eb_rows), .entry(eb_entry), .weights(eb_weights), .partial_valid(sums_there), .partial(sums),
@@ -378,7 +392,8 @@ module slice #(
         .KERNEL_ROWS(KERNEL_ROWS), .KERNEL_COLUMNS(KERNEL_COLUMNS), .STRIDE_ROWS(STRIDE_ROWS),
         .STRIDE_COLUMNS(STRIDE_COLUMNS), .PAD_ROWS(PAD_ROWS), .PAD_COLUMNS(PAD_COLUMNS), .TILES(PG_TILES),
         .EVERY(PG_EVERY), .LATENCY(LATENCY), .SLOTS(SLOTS), .READS(LANES),
-        .FORMAT(ACTIVATIONS), .ERRORS(ERRORS), .SIGNIFICAND(PG_SIGNIFICAND), .SUBNORMAL(PG_SUBNORMAL)
+        .FORMAT(ACTIVATIONS), .ERRORS(ERRORS), .SIGNIFICAND(PG_SIGNIFICAND), .SUBNORMAL(PG_SUBNORMAL), .DOT(PG_DOT),
+        .SEGMENTS(PG_SEGMENTS), .DEPTH(DEPTH_OF_SUMS), .STEPS(PG_STEPS)
     ) pg (
         .clk, .reset, .batch, .limit, .arrived(dy_arrived), .load(pg_load), .address(pg_address), .in_map(pg_in_map),
         .rows(pg_rows), .error_address, .errors(pg_errors), .done(pg_done), .read_address, .read(gradient)

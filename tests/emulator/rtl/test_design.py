@@ -7,7 +7,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.rtl import EngineDesign, Rtl, clocks_of, designs_of, run_mini_batches
-from emuchain.emulator.rtl.design import interleaved_every
+from emuchain.emulator.rtl.engines import interleaved_every
 
 from .chains import QUICK, RELU, TWO_LAYERS, cluster, conv, fc, network, plan, pool
 

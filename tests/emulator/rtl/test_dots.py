@@ -1,5 +1,5 @@
 """Engines whose products are added in blocks, against the kernels: every bit of each row, in its
-cycle, with numbers at both ends of their formats.
+cycle, with numbers at both ends of their formats; and devices of them, against training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import (
     MODULES,
     DotEngine,
+    Rtl,
     dot_engine,
+    dot_sums,
     engine_module,
     find_tools,
     lint,
@@ -28,8 +30,20 @@ from emuchain.emulator.rtl import (
 )
 from emuchain.kernels.conv import DotConvolution
 
-from .chains import RELU, TWO_LAYERS, cluster, conv, fc, network, plan
+from .chains import (
+    RELU,
+    TWO_LAYERS,
+    Mutation,
+    cluster,
+    conv,
+    fc,
+    modules_beside,
+    network,
+    plan,
+    simulated,
+)
 from .conftest import SOURCES, BuildStream, BuildStreamOf, Records
+from .test_drawn import drawn_chain
 from .test_quantise import canonical, stream
 from .test_slang import slang
 
@@ -148,8 +162,8 @@ class Bench:
             fields = {"rows": bits_of(taken, 8), "scales": bits_of(scales, 8)}
             fields |= {"rows_reach": reach, "ready": np.ones(1, np.uint8)}
             fields["partial"] = bits_of(sums.view(np.uint32).astype(np.int64), 32)
-            rows += [self.clock(**fields)] * self.engine.row_cycles
-        idle = [self.clock()] * (self.engine.tail + self.engine.every + 4)
+            rows += [self.clock(**fields)] * self.engine.design.row_cycles
+        idle = [self.clock()] * (self.engine.design.tail + self.engine.every + 4)
         came = self.send(np.stack([self.clock(reset=np.ones(1, np.uint8)), *writes, *rows, *idle]))
         first = 1 + len(writes)
         started, done = (np.flatnonzero(came[:, 0] & bit) - first for bit in (1, 2))
@@ -166,8 +180,8 @@ class Bench:
                     codes = np.zeros(engine.dot, np.int64)
                     codes[: len(own)] = own
                     scale = np.array(127)
-                    if engine.shared:
-                        scale = w.scales[(first // engine.shared, channel, *tap)]
+                    if w.shared:
+                        scale = w.scales[(first // w.shared, channel, *tap)]
                     words.append(np.concatenate([bits_of(codes, 8), bits_of(scale, 8)]))
         return [(np.array(at), word) for at, word in enumerate(words)]
 
@@ -217,6 +231,11 @@ def expected(
     return made[0]
 
 
+def flat(maps: NDArray[Any]) -> NDArray[Any]:
+    """Return (rows, columns, channels) as one row of one column, channels outermost."""
+    return maps.transpose(2, 0, 1).reshape(1, 1, -1)
+
+
 def plan_of(
     size: tuple[int, int, int], layer: dict[str, Any], precision: str, dsp: int = 400
 ) -> ChainPlan:
@@ -247,7 +266,11 @@ CASES = {
         2,
     ),
     "mxint8, a whole map": ("mxint8 accumulate=dot:8", (20, 2, 3), fc(5), 32, 0, 0),
+    "mxint8, squares": ("mxint8 accumulate=dot:8 block=8x8", (20, 2, 3), conv(4, 1), 32, 0, 0),
 }
+
+SIDE = 8
+"""Of squares."""
 
 SCALES = (127,), (60, 127, 190), (2, 252), (60, 70), (127, NAN)
 """About which blocks' scales are: products within fp32, beyond it at either end, and no numbers."""
@@ -261,7 +284,8 @@ def test_rows_are_the_kernels_in_their_cycles(
     name: str, phase: Phase, build_stream: BuildStream
 ) -> None:
     """Ordinary numbers, sums that cancel, and products beyond fp32 at either end."""
-    wrong = wrong_rows(engine_of(name, phase), build_stream)
+    engine = engine_of(name, phase)
+    wrong = wrong_rows(engine, build_stream, SIDE if "squares" in name else None)
     assert not wrong
 
 
@@ -271,25 +295,36 @@ def engine_of(name: str, phase: Phase) -> DotEngine:
     return dot_engine(part_of(made), phase, multipliers, made.config.precision, depth, latency)
 
 
-def wrong_rows(engine: DotEngine, build_stream: BuildStream) -> list[str]:
-    """Return what is wrong with rows of drawn numbers: where scales are, and what."""
+def wrong_rows(
+    engine: DotEngine, build_stream: BuildStream, of_weights: int | None = None
+) -> list[str]:
+    """Return what is wrong with rows of drawn numbers: where scales are, and what; weights may
+    share scales in other blocks.
+    """
     bench, rng, layer = Bench(engine, build_stream), np.random.default_rng(7), engine.part.layer
+    of_weights = engine.shared if of_weights is None else of_weights
     read, back = (
         (layer.input, layer.output) if engine.phase == "FP" else (layer.output, layer.input)
     )
-    rows, wrong = range(back[1]), []
+    rows, wrong = range(1 if engine.is_flat else back[1]), []
     for at in SCALES:
         x = drawn(rng, read, engine.shared, engine.steps // 2, at)
-        w = drawn(rng, (read[0], back[0], *layer.kernel), engine.shared, engine.steps // 2, at)
+        w = drawn(rng, (read[0], back[0], *layer.kernel), of_weights, engine.steps // 2, at)
         sums = rng.choice([0.0, -0.0, 1.0, -1e-30, 3e38], (*back[1:], back[0]))
         partial = sums.astype(np.float32)
+        right = canonical(expected(engine, x, w, partial))
+        if engine.is_flat:  # each channel and place is one of the results
+            shape = read[0], engine.made, 1, 1
+            w = dataclasses.replace(w, codes=w.codes.reshape(shape))
+            w = dataclasses.replace(w, scales=w.scales.reshape(-1, *shape[1:]))
+            partial, right = flat(partial), flat(right)
         started, done, bits = bench.run(x, w, partial)
-        if started != [row * engine.row_cycles for row in rows]:
+        if started != [row * engine.design.row_cycles for row in rows]:
             wrong.append(f"{at}: rows start in {started}")
-        if done != [(row + 1) * engine.row_cycles + engine.tail for row in rows]:
+        if done != [(row + 1) * engine.design.row_cycles + engine.design.tail for row in rows]:
             wrong.append(f"{at}: rows are done in {done}")
             continue
-        right = canonical(expected(engine, x, w, partial)).reshape(back[1], -1)
+        right = right.reshape(len(rows), -1)
         if not np.array_equal(bits, right):
             wrong.append(f"{at}: bits of {np.argwhere(bits != right)[:3].tolist()}")
     return wrong
@@ -385,7 +420,114 @@ def test_rows_take_the_plans_cycles(dot: int, kernel: int, phase: Phase) -> None
     for units in (kernel**2, 2 * kernel**2):
         engine = dot_engine(part, phase, 2 * dot * units, made.config.precision)
         assert engine.units == units
-        assert engine.row_cycles == board.row_cycles(work, 2 * dot * units)
+        assert engine.design.row_cycles == board.row_cycles(work, 2 * dot * units)
+
+
+ICP = network([2, 3, 2], conv(16, 1), RELU, conv(2, 2), RELU, fc(2))
+OCP = network([2, 3, 2], conv(3, 1), RELU, conv(16, 2), RELU, fc(2))
+"""Networks whose second convolution two devices share, by whole blocks of 8."""
+LONG = network([1, 3, 11], conv(3, (2, 1)), RELU, conv(2, (1, 2), stride=2), RELU, fc(2))
+"""Rows of 11 pixels: blocks of 8 end within them, in two samples at other places."""
+SHORT = network([2, 4, 4], conv(5, 3, pad=1), RELU, conv(2, 2, stride=2, pad=1), RELU, fc(2))
+"""Rows of 4 and 3 pixels: a block of 8 has two of them, or two and a part."""
+
+DEVICES: dict[str, tuple[dict[str, Any], int, str, int]] = {
+    "cut by input channels": (ICP, 2, "int8 accumulate=dot:8", 0),
+    "cut by output channels, by chance": (OCP, 2, "int8 rounding=stochastic accumulate=dot:8", 1),
+    "rows longer than blocks": (LONG, 1, "int8 accumulate=dot:8", 4),
+    "rows shorter than blocks, other points": (
+        *(SHORT, 1, "q4.4 weights=q2.6 errors=q1.7 master=q2.6 accumulate=dot:8 loss_scale=16"),
+        0,
+    ),
+}
+"""Networks, devices, formats, and latencies of additions."""
+
+
+def device_plan(name: str) -> tuple[ChainPlan, int]:
+    of, devices, precision, latency = DEVICES[name]
+    return plan(of, cluster(40 * (3 - devices)), devices, precision=precision), latency
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("name", DEVICES)
+def test_devices_have_the_bits_of_training_in_their_cycles(name: str, tmp_path: Path) -> None:
+    """FP, EB and PG, of two mini-batches."""
+    of, latency = device_plan(name)
+    assert simulated(of, tmp_path, latency).is_right
+
+
+DRAWN = (
+    *("int8 accumulate=dot:8", "int8 accumulate=dot:16", "int8 accumulate=dot:32"),
+    *("int8 accumulate=dot:8 rounding=stochastic", "int8 master=int8 accumulate=dot:8"),
+)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("seed", range(len(DRAWN)))
+def test_drawn_chains(seed: int, tmp_path: Path) -> None:
+    of, latency = drawn_chain(seed, precision=DRAWN[seed])
+    assert simulated(of, tmp_path, latency).is_right
+
+
+OF_DEVICES = {
+    "a block forgets the row before": Mutation("dot_sums", "fresh = begins >= 0", "fresh = 1'b1"),
+    "a block ends with each row": Mutation(
+        "dot_sums", "<= COLUMNS || last_row", "<= COLUMNS || 1'b1"
+    ),
+    "a block goes on in the next sample": Mutation(
+        "dot_sums", "<= COLUMNS || last_row", "<= COLUMNS"
+    ),
+    "gradients go on from the mini-batch before": Mutation(
+        "pg_engine", "first_block <= sample == limit - batch", "first_block <= sample == '0"
+    ),
+    "blocks begin in each row": Mutation(
+        "pg_engine", "place <= PLACE_BITS'(int'(row) * COLUMNS % DOT)", "place <= '0"
+    ),
+    "weights of EB lie as those of FP": Mutation(
+        "block_engine", "BACKWARD != 0 ?", "BACKWARD > 1 ?"
+    ),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("name", OF_DEVICES)
+def test_mutations_of_devices_are_seen(name: str, tmp_path: Path) -> None:
+    of, latency = device_plan("rows shorter than blocks, other points")
+    result = simulated(of, tmp_path, latency, OF_DEVICES[name])
+    assert any(result.wrong.values())
+
+
+@pytest.mark.parametrize(
+    ("network_of", "layer", "dot", "lanes", "segments"),
+    [
+        (LONG, 0, 8, 8, 2),  # 8 and 3; 5 and 6
+        (LONG, 0, 16, 11, 2),
+        (SHORT, 0, 8, 4, 1),
+        (SHORT, 1, 8, 3, 2),
+        (SHORT, 1, 16, 3, 1),  # a sample has 9 pixels
+        (SHORT, 2, 8, 1, 1),
+    ],
+)
+def test_parts_of_blocks_in_rows(
+    network_of: dict[str, Any], layer: int, dot: int, lanes: int, segments: int
+) -> None:
+    made = plan(network_of, cluster(80), 1, precision=f"int8 accumulate=dot:{dot}")
+    sums = dot_sums(made.mapping.devices[0][layer], 64, made.config.precision)
+    assert (sums.lanes, sums.segments) == (lanes, segments)
+    assert sums.units == max(1, min(64 // (2 * lanes), sums.pairs))
+
+
+@pytest.mark.usefixtures("verilator")
+def test_verilator_warns_of_no_device(tmp_path: Path) -> None:
+    for name in DEVICES:
+        rtl = Rtl.of(*device_plan(name))
+        for top in rtl.write(tmp_path):
+            assert lint(find_tools(), top, modules_beside(top)) == ""
 
 
 def test_what_is_refused() -> None:
@@ -402,7 +544,7 @@ def test_what_is_refused() -> None:
         ("q4.12 accumulate=dot:8", "q4.12: an engine of blocks multiplies whole numbers"),
         (
             "mxint8 errors=int8 accumulate=dot:32",
-            "reads one scale for the channels of both operands",
+            "an engine of blocks reads scales of both operands, or of none",
         ),
     ):
         made = plan_of((8, 4, 4), conv(4, 1), precision)

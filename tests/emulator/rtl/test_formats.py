@@ -197,7 +197,12 @@ def test_rows_are_rounded_once() -> None:
         ),
         ("bf16 gradients=bf16", "RTL keeps gradients in fp32; leave out `gradients`"),
         ("bf16 states=bf16", "RTL keeps states in fp32; leave out `states`"),
-        ("bf16 accumulate=bf16", "RTL accumulates in fp32; leave out `accumulate`"),
+        ("bf16 accumulate=bf16", "RTL accumulates in fp32, or by dot:N; leave out `accumulate`"),
+        (
+            "mxint8 accumulate=dot:8",
+            "RTL adds products in blocks of numbers without scales, such as int8: those of",
+        ),
+        ("fp8 accumulate=dot:8", "fp8: an engine of blocks multiplies whole numbers of up to 8"),
         (
             "e5m9@16",
             "RTL has no e5m9@16 for activations; it has fp32, bf16, fp16, fp8, fixed point, and",

@@ -57,6 +57,7 @@ def same_bits(a: emuchain.Results, b: emuchain.Results) -> bool:
         (2, "int5@3"),
         (3, "fp8 errors=fp8-e5m2 loss_scale=256"),
         (2, "mxfp8 rounding=stochastic"),
+        (1, "int8 accumulate=dot:8"),
     ],
 )
 def test_bits_and_virtual_time_are_those_of_the_emulator(device: int, precision: str) -> None:
