@@ -87,6 +87,24 @@ class Vit(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(self.norm(self.encoder(x)[:, 0]))
 
 
+class Patches(nn.Module):  # type: ignore[misc, name-defined]
+    """A vision transformer whose patches of 4 x 2 are views of images, with channels last, and a
+    product of what they hold.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.positions = nn.Linear(24, 12), nn.Parameter(torch.randn(1, 8, 12) * 0.02)
+        self.encoder = nn.TransformerEncoderLayer(12, 3, 24, 0.0, batch_first=True)
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        x = x.reshape(x.shape[0], 3, 2, 4, 4, 2).permute(0, 2, 4, 3, 5, 1)
+        x = self.patches(x.reshape(x.shape[0], 8, 24)) + self.positions
+        return self.head(self.encoder(x).mean(1))
+
+
 class Lstm(nn.Module):  # type: ignore[misc, name-defined]
     """A classifier of an LSTM's last step."""
 
@@ -356,6 +374,7 @@ CASES = {
     "cnn": Case(cnn, (3, 8, 8)),
     "resnet": Case(ResNet, (3, 8, 8)),
     "vit": Case(Vit, (3, 8, 8)),
+    "patches": Case(Patches, (3, 8, 8)),
     "lstm": Case(Lstm, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "series": Case(Series, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),

@@ -1,23 +1,32 @@
-"""Products of two values by Einstein's convention, which are matrix products of moved axes.
+"""Products that are spelled otherwise. Those of two values by Einstein's convention are matrix
+products of moved axes.
 
 b h i d, b h j d -> b h i j    is    (b h i d) (b h d j)
 b h i d, b j d   -> b h i j    is    (b h i d) (b 1 d j)
+
+Products of weights with patches of images, whose pixels were put in a row, are a convolution.
+
+b c (h p) (w q) -> b (h w) (p q c), by (p q c) o    is    o c p q, by steps of p q
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..onnx_graph import OnnxGraph, OnnxNode
+from ..onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
+from ..shape import Shape
 
 
 def with_products(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with Transpose and MatMul in place of each Einsum that is a matrix product."""
+    """Return a graph with Transpose and MatMul in place of each Einsum that is a matrix product,
+    and Conv in place of products with patches.
+    """
     nodes: list[OnnxNode] = []
     for node in graph.nodes:
         nodes += _product(node) if node.operator == "Einsum" and len(node.inputs) == 2 else [node]
-    return dataclasses.replace(graph, nodes=tuple(nodes))
+    return _with_convolutions(dataclasses.replace(graph, nodes=tuple(nodes)))
 
 
 def _product(node: OnnxNode) -> list[OnnxNode]:
@@ -64,3 +73,127 @@ def _moved(
     if places == sorted(places):
         return []
     return [node.replaced("Transpose", [name], result, perm=places)]
+
+
+_SAME = ("Identity", "Cast")
+
+
+class _Patches(NamedTuple):
+    """Patches of images (channels, rows, columns) of so many rows and columns, each of them a row;
+    `order` is that of 0 (channels), 1 (rows) and 2 (columns) in it.
+    """
+
+    images: str
+    shape: Shape
+    size: tuple[int, int]
+    order: tuple[int, ...]
+
+
+def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with Conv in place of each product of weights with patches of images."""
+    makers, known = {name: node for node in graph.nodes for name in node.outputs}, graph.known
+    made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
+    for node in graph.nodes:
+        patches = _patches(graph, makers, known, node) if node.operator == "MatMul" else None
+        if patches is None:
+            continue
+        bias = _bias_of(graph, node)
+        made[id(node)] = []
+        made[id(node if bias is None else bias)], numbers = _convolution(node, patches, bias)
+        constants |= {name: Constant(name, (len(n),), n, kind=INT64) for name, n in numbers.items()}
+        todo = [node.inputs[0]]
+        while todo:
+            before = makers.get(todo.pop())
+            if before is not None and id(before) not in moves:
+                moves.add(id(before))
+                todo += before.inputs
+    if not made:
+        return graph
+    nodes, taken = list[OnnxNode](), {*graph.outputs}
+    for own in reversed(graph.nodes):
+        for node in reversed(made.get(id(own), [own])):
+            if id(node) not in moves or not taken.isdisjoint(node.outputs):
+                nodes.insert(0, node)
+                taken.update(node.inputs)
+    return dataclasses.replace(graph, nodes=tuple(nodes), constants=constants)
+
+
+def _bias_of(graph: OnnxGraph, product: OnnxNode) -> OnnxNode | None:
+    """Return the node that alone takes a product, and adds a number of an array to each channel."""
+    takers = [node for node in graph.nodes if {*node.inputs} & {*product.outputs}]
+    if len(takers) != 1 or takers[0].operator != "Add" or {*graph.outputs} & {*product.outputs}:
+        return None
+    others = [name for name in takers[0].inputs if name not in product.outputs]
+    arrays = [graph.constants[name] for name in others if name in graph.constants]
+    return takers[0] if arrays and len(arrays[0].shape) == 1 else None
+
+
+def _patches(
+    graph: OnnxGraph, makers: dict[str, OnnxNode], known: dict[str, Constant], product: OnnxNode
+) -> _Patches | None:
+    """Return the patches of the network's images of which a product takes a row each; None if it
+    takes something else.
+    """
+    nodes, name = list[OnnxNode](), product.inputs[0]
+    while name in makers and len(nodes) < 3:
+        nodes[:0] = [makers[name]] if makers[name].operator not in _SAME else []
+        name = makers[name].inputs[0]
+    if [node.operator for node in nodes] != ["Reshape", "Transpose", "Reshape"]:
+        return None
+    if name not in graph.inputs or len(graph.inputs[name]) != 4:
+        return None
+    (apart, together), perm = (
+        (_entries(makers, known, node.inputs[1]) for node in nodes[::2]),
+        nodes[1].attributes,
+    )
+    _, *shape = graph.inputs[name]
+    if len(apart) != 6 or len(together) != 3 or None in shape:
+        return None
+    _, channels, rows, height, columns, width = apart
+    order = tuple(perm.get("perm", ()))
+    if order[:3] != (0, 2, 4) or shape != [channels, rows * height, columns * width]:
+        return None
+    numbers = channels * height * width
+    if together[1:] not in ((rows * columns, numbers), (-1, numbers), (rows * columns, -1)):
+        return None
+    return _Patches(
+        name, (channels, rows, columns), (height, width), tuple(n // 2 for n in order[3:])
+    )
+
+
+def _entries(makers: dict[str, OnnxNode], known: dict[str, Constant], name: str) -> tuple[int, ...]:
+    """Return the numbers of a shape, 0 for a size that is computed, such as that of samples."""
+    constant, maker = known.get(name), makers.get(name)
+    if maker is not None and maker.operator == "Concat":
+        return tuple(n for own in maker.inputs for n in _entries(makers, known, own))
+    entries = (0,) if constant is None else constant.entries or ()
+    return tuple(entry for entry in entries if isinstance(entry, int))
+
+
+def _convolution(
+    product: OnnxNode, patches: _Patches, bias: OnnxNode | None
+) -> tuple[list[OnnxNode], dict[str, tuple[int, ...]]]:
+    """Return the nodes of a convolution by a product's weights, with the result of this or of the
+    node that adds its `bias`, and the numbers that they take.
+    """
+    (channels, rows, columns), (height, width) = patches.shape, patches.size
+    sizes, made = (channels, height, width), product.outputs[0]
+    arrays = [] if bias is None else [name for name in bias.inputs if name != made]
+    result = made if bias is None else bias.outputs[0]
+    names = [f"{made}/{name}" for name in ("apart", "weights", "maps", "pixels")]
+    numbers = {
+        f"{made}/sizes": (*(sizes[axis] for axis in patches.order), -1),
+        f"{made}/rows": (0, -1, rows * columns),
+    }
+    perm = [3, *(patches.order.index(axis) for axis in range(3))]
+    steps: list[tuple[str, list[str], str, dict[str, list[int]]]] = [
+        ("Reshape", [product.inputs[1], f"{made}/sizes"], names[0], {}),
+        ("Transpose", [names[0]], names[1], {"perm": perm}),
+        ("Conv", [patches.images, names[1], *arrays], names[2], {"strides": [height, width]}),
+        ("Reshape", [names[2], f"{made}/rows"], names[3], {}),
+        ("Transpose", [names[3]], result, {"perm": [0, 2, 1]}),
+    ]
+    nodes = []
+    for operator, inputs, output, keys in steps:
+        nodes.append(product.replaced(operator, inputs, output, **keys))
+    return nodes, numbers

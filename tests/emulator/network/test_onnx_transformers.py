@@ -101,6 +101,9 @@ SPELLINGS: dict[str, Callable[[], Any]] = {
     ),
     "not causal": lambda: Gpt(Block(causal=False), Block(None, causal=False)),
     "a class token": lambda: Vit(Block(models.permuted, causal=False), has_token=True),
+    "patches by views": lambda: Vit(
+        Block(models.permuted, causal=False), has_token=True, by_views=True
+    ),
     "a mean": lambda: Vit(Block(models.permuted, causal=False), has_token=False),
     "spelled by tanh": lambda: Gpt(Block(gelu=models.Tanh(), norm=models.Rms)),
     "spelled by erf": lambda: Gpt(Block(gelu=models.Erf(), norm=models.Norm)),

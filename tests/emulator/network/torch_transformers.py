@@ -238,13 +238,15 @@ class Gpt(nn.Module):  # type: ignore[misc]
 
 
 class Vit(nn.Module):  # type: ignore[misc]
-    """Patches, maybe a class token, positions, blocks, and a classifier of the class token or of
-    the mean.
+    """Patches, `by_views` or a convolution, maybe a class token, positions, blocks, and a classifier
+    of the class token or of the mean.
     """
 
-    def __init__(self, *blocks: Any, has_token: bool) -> None:
+    def __init__(self, *blocks: Any, has_token: bool, by_views: bool = False) -> None:
         super().__init__()
-        self.patches, self.token = nn.Conv2d(3, WIDTH, 8, 8), nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.by_views = by_views
+        self.patches = nn.Linear(192, WIDTH) if by_views else nn.Conv2d(3, WIDTH, 8, 8)
+        self.token = nn.Parameter(torch.zeros(1, 1, WIDTH))
         self.positions = nn.Parameter(torch.zeros(1, 16 + has_token, WIDTH))
         self.blocks, self.head, self.has_token = (
             nn.Sequential(*blocks),
@@ -254,7 +256,11 @@ class Vit(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """Return the logits of images."""
-        x = self.patches(x).flatten(2).transpose(1, 2)
+        if self.by_views:
+            x = x.view(x.shape[0], 3, 4, 8, 4, 8).permute(0, 2, 4, 5, 1, 3)
+            x = self.patches(x.reshape(x.shape[0], 16, 192))
+        else:
+            x = self.patches(x).flatten(2).transpose(1, 2)
         if self.has_token:
             x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)
         x = self.blocks(x + self.positions)
