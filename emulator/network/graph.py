@@ -162,6 +162,7 @@ class _Graph:
             )
         looks_back = any(opened.operation.looks_back for opened in self._opened)
         self._check_symbols()
+        self._check_tables()
         last_uses = self._last_uses()
         for number, where in self._places.items():
             if number not in last_uses:
@@ -209,6 +210,20 @@ class _Graph:
                 f"{self._places[looks_up[0].makes.number]}: an embedding looks up the network's"
                 " inputs, the numbers of symbols, which no other operation can take"
             )
+
+    def _check_tables(self) -> None:
+        """Check that something else takes what a table of terms stands beside: it gives no errors."""
+        taken = {opened.reads.number for opened in self._opened}
+        steps = [step for opened in self._opened for step in opened.sfu]
+        for step in steps:
+            if step.operation.type != "score-table":
+                taken.update(tensor.number for tensor in step.reads)
+        for step in steps:
+            if step.operation.type == "score-table" and step.reads[0].number not in taken:
+                raise InputError(
+                    f"{self._places[step.makes.number]}: nothing else takes its input; `from` should"
+                    " name the queries, keys and values before which attention takes it"
+                )
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:
         """Return for each tensor the last layer that uses it, and whether its SFU does, which works

@@ -28,6 +28,7 @@ class Form(enum.Enum):
     STEPS = "rows, channels"
     ROW = "values"
     SYMBOLS = "rows"
+    TABLE = "buckets, heads, a table of terms of scores"
 
 
 class Nodes:
@@ -39,6 +40,7 @@ class Nodes:
         self._names: dict[int, str] = {}
         self._forms: dict[str, tuple[Form, Shape]] = {}
         self._masks: set[str] = set()
+        self._tables: dict[int, str] = {}
         self._network, self._blame = network, blame
 
     def begin(self, name: str, form: Form, shape: Shape) -> str:
@@ -77,6 +79,23 @@ class Nodes:
     def numbers(self, name: str, *numbers: int) -> str:
         """Add sizes, axes or places."""
         return self.array(name, np.array(numbers, np.int64))
+
+    def join_table(self, tensor: Tensor, table: str, rows: str) -> None:
+        """Record that a tensor is the rows of a table of terms, which a file has as an array, and
+        others.
+        """
+        self.name(tensor, rows, Form.STEPS)
+        self._tables[tensor.number] = table
+
+    def table(self, tensor: Tensor) -> str:
+        """Return the table whose rows a tensor begins with.
+
+        Raises:
+            InputError: it does not begin with those of a `score-table`.
+        """
+        if tensor.number not in self._tables:
+            raise self.refusal("attention whose table of terms no `score-table` makes")
+        return self._tables[tensor.number]
 
     def later(self, rows: int) -> str:
         """Return the mask of keys behind a query, -inf in place of 0, which all causal attention of

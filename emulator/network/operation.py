@@ -481,7 +481,7 @@ class LayerRows:
 @dataclasses.dataclass(frozen=True)
 class SfuRows:
     """The row maps of an operation of an SFU: for each output row the input row, and for each error
-    row the reverse.
+    row the reverse, -1 where it waits for none.
     """
 
     forward: RowMap

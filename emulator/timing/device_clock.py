@@ -154,6 +154,8 @@ class SliceClock:
             came = times.pop(makes)
             for tensor, rows in zip(reads, maps, strict=True):
                 ready = came if rows is None else came[:, rows.backward]
+                if rows is not None and (rows.backward < 0).any():
+                    ready[:, rows.backward < 0] = 0
                 times[tensor] = np.maximum(times[tensor], ready) if tensor in times else ready
 
     def error(self, dy: Times, partial: Times | None, not_before_ps: int) -> Times:

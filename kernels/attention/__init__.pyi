@@ -1,18 +1,31 @@
 from .attention import Attention, backward, forward, warm
 from .operands import Operand
 from .summed import SummedAttention, SumRounding, drawn, warm_summed
-from .terms import alibi_slopes, sloped
+from .terms import (
+    add_by_bucket,
+    alibi_slopes,
+    bucket_numbers,
+    by_distance,
+    sloped,
+    table_places,
+    table_rows,
+)
 
 __all__ = [
     "Attention",
     "Operand",
     "SumRounding",
     "SummedAttention",
+    "add_by_bucket",
     "alibi_slopes",
     "backward",
+    "bucket_numbers",
+    "by_distance",
     "drawn",
     "forward",
     "sloped",
+    "table_places",
+    "table_rows",
     "warm",
     "warm_summed",
 ]

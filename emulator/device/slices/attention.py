@@ -8,7 +8,8 @@ In a run's formats, shares, times what dropout keeps, are rounded as activations
 in EB, and errors of scores as errors: both are operands of products. They are counted for the pairs
 of rows of which one sees the other, shares in FP alone. What softmax computes stays in fp32, and so
 do sums, if the run has no others: in narrow formats, or of blocks, along which operands are rounded
-again as engines read them (`kernels/attention/summed.py`).
+again as engines read them (`kernels/attention/summed.py`). Terms of scores are added in fp32, and their
+errors, which are not rounded before, summed so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
-from ....kernels.attention import Attention, Operand, SummedAttention, SumRounding, drawn
+from ....kernels.attention import (
+    Attention,
+    Operand,
+    SummedAttention,
+    SumRounding,
+    add_by_bucket,
+    by_distance,
+    drawn,
+)
 from ....kernels.layers.normalisation import dropout_mask
 from ....kernels.number import BlockGrid, Rounding
 from ....kernels.quantise import on_grid
@@ -65,7 +74,11 @@ class AttentionSlice(SliceNumerics):
             )
         self._rows, self._keys = operation.rows_of(part.layer.input)
         first = part.begin * self._sharing
-        self._terms = operation.terms(range(first, first + heads), self._rows)
+        self._slopes = operation.terms(range(first, first + heads), self._rows)
+        self._table = operation.table(part.layer.input)
+        if self._table:
+            self._places = operation.table_places(part.layer.input, part.channels)
+            self._numbers = operation.bucket_numbers(self._rows)
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.stream | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
@@ -107,13 +120,20 @@ class AttentionSlice(SliceNumerics):
         if partial is not None:
             y[..., :before] = partial
         statistics = self._arena.take(self._kernel.statistics_shape(samples, queries))
-        heads = self._by_heads(rows)
+        heads, terms = self._by_heads(rows[:, self._table :]), self._terms(rows)
         for some, masks in self._masks(samples, lengths, numbers):
+            masks["terms"] = _of_samples(terms, some)
             shares = self._operand("activations", numbers, some, masks, queries)
             out = y[some, :, 0, before:], statistics[some]
             masks |= self._again(numbers, some, tokens)
             self._kernel.forward(heads[some], *out, shares=shares, **masks)
         return rows, statistics, y
+
+    def _terms(self, rows: Data) -> Data | None:
+        """Return what is added to scores, by distance, of slopes or of the tables of samples."""
+        if not self._table:
+            return self._slopes
+        return by_distance(rows[:, : self._table], self._places, self._numbers)
 
     def _by_heads(self, rows: Any) -> Any:
         """Return the inputs head by head, or their words: k and v that heads share stand with each
@@ -163,7 +183,7 @@ class AttentionSlice(SliceNumerics):
         if self._kernel.causal:
             lengths = None
         if numbers is None or not self._dropout:
-            yield slice(None), {"lengths": lengths, "terms": self._terms}
+            yield slice(None), {"lengths": lengths}
             return
         kept = self._arena.take((1, self._kernel.heads, self._rows, self._keys))
         key: dict[str, Any] = {
@@ -174,8 +194,7 @@ class AttentionSlice(SliceNumerics):
         for place in range(samples):
             some = slice(place, place + 1)
             dropout_mask(kept.reshape(1, 1, 1, -1), samples=numbers[some], **key)
-            own = None if lengths is None else lengths[some]
-            yield some, {"lengths": own, "kept": kept, "terms": self._terms}
+            yield some, {"lengths": None if lengths is None else lengths[some], "kept": kept}
 
     def _operand(
         self,
@@ -214,7 +233,9 @@ class AttentionSlice(SliceNumerics):
         inputs, outputs = self.part.in_channels, self.part.out_channels
         again = {"of_inputs": self._rounding("activations", inputs, own, tokens)}
         if again["of_inputs"] is not None:
-            again["of_inputs"] = again["of_inputs"].lying(self._by_heads)
+            again["of_inputs"] = again["of_inputs"].lying(
+                lambda words: self._by_heads(words[:, self._table :])
+            )
         if with_errors:
             again["of_errors"] = self._rounding("errors", outputs, own, self._rows)
         return again
@@ -271,16 +292,22 @@ class AttentionSlice(SliceNumerics):
         self, rows: Data, statistics: Data, dy: Data, dx: Data, lengths: Lengths, numbers: Numbers
     ) -> None:
         """Write the errors of the slice's inputs to `dx`."""
-        heads = self._by_heads(rows)
-        errors = dx if self._sharing == 1 else self._arena.take(heads.shape)
+        heads, terms = self._by_heads(rows[:, self._table :]), self._terms(rows)
+        own_rows = dx[:, self._table :]
+        errors = own_rows if self._sharing == 1 else self._arena.take(heads.shape)
+        of_terms = np.zeros(terms.shape, np.float32) if self._table and terms is not None else None
         for some, masks in self._masks(len(rows), lengths, numbers):
             shares = self._operand("activations", numbers, some, masks, 0)
             of_scores = self._operand("errors", numbers, some, masks, self._rows)
             own = heads[some], statistics[some], dy[some], errors[some]
+            masks["terms"] = _of_samples(terms, some)
+            masks["term_errors"] = _of_samples(of_terms, some)
             masks |= self._again(numbers, some, rows.shape[1], with_errors=True)
             self._kernel.backward(*own, shares=shares, score_errors=of_scores, **masks)
         if self._sharing > 1:
-            self._add_shared(errors, dx)
+            self._add_shared(errors, own_rows)
+        if of_terms is not None:
+            add_by_bucket(of_terms, self._places, self._numbers, dx[:, : self._table])
 
     def gradients(self, scale: float, number: int | None) -> list[Data]:
         """See `SliceNumerics`."""
@@ -310,3 +337,8 @@ class AttentionSlice(SliceNumerics):
 
     def _restore_weights(self, state: Arrays) -> None:
         """Restore nothing."""
+
+
+def _of_samples(terms: Data | None, some: slice) -> Data | None:
+    """Return the terms of some samples, or those that all have."""
+    return terms if terms is None or len(terms) == 1 else terms[some]

@@ -146,6 +146,27 @@ class Expressions:
             self._values.update(self._computed(node, given))
         return self._known(name)
 
+    def with_array(self, name: str, root: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the value that a constant has with another array in place of one of the file.
+
+        Raises:
+            InputError: it cannot be computed.
+            KeyError: there is none of this name.
+        """
+        known, todo = {root: array}, [name]
+        while todo:
+            node = self._made_by.get(todo[-1])
+            if todo[-1] in known or node is None:
+                last = todo.pop()
+                known.setdefault(last, known[last] if last in known else self._known(last))
+                continue
+            missing = [given for given in node.inputs if given and given not in known]
+            if missing:
+                todo += missing
+                continue
+            known.update(self._computed(node, {own: known[own] for own in node.inputs if own}))
+        return known[name]
+
     def forget(self) -> None:
         """Free the values that were computed; they are computed again when they are asked for."""
         for name in self._made_by:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk
 from ..operations.attention import Attention
-from ..operations.rotary import HeadNorm, Rotary
+from ..operations.joins import Concat
+from ..operations.rotary import HeadNorm, Rotary, ScoreTable
+from ..operations.scale import Affine
 from .heads import (
     MOVES,
     Heads,
@@ -34,7 +36,7 @@ from .heads import (
     spread,
 )
 from .merged import GROUPED, channels_of, crossed, is_crossed, source_of
-from .terms import slopes_of
+from .terms import Table, buckets_of, slopes_of, table_of
 from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
 
 _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast", "Reshape"})
@@ -51,7 +53,7 @@ _HIDES = -1e4
 @dataclasses.dataclass(frozen=True)
 class _Scores:
     """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden`
-    (queries, keys), plus `terms` (…, queries, keys).
+    (queries, keys), plus `terms` (…, queries, keys), and those of a `table`.
 
     They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only
     `nan`, where of these are not numbers.
@@ -62,6 +64,7 @@ class _Scores:
     factor: float
     hidden: NDArray[np.bool_] | None = None
     terms: NDArray[Any] | None = None
+    table: Table | None = None
     node: OnnxNode | None = None
     dropout: float = 0.0
     nan: bool = False
@@ -77,6 +80,7 @@ class Attentions:
         self._constants = constants_of(graph)
         self._values: dict[str, Heads | Mixed | _Scores] = {}
         self._nodes: set[int] = set()
+        self._tables: dict[str, tuple[float, dict[str, int], Value]] = {}
         for node in graph.nodes if walk.attends else ():
             if node.operator == "Attention":
                 self._nodes.update(id(own) for own in self._views(node.inputs[:3]))
@@ -333,7 +337,11 @@ class Attentions:
         if node.operator in _SCALES:
             scale = self._scale(node)
             terms = None if scores.terms is None else scores.terms * scale
-            made = dataclasses.replace(scores, factor=scores.factor * scale, terms=terms)
+            table = scores.table
+            if table is not None:
+                table = dataclasses.replace(table, factor=table.factor * scale)
+            made = dataclasses.replace(scores, factor=scores.factor * scale)
+            made = dataclasses.replace(made, terms=terms, table=table)
         elif node.operator == "Reshape":
             made = self._apart(node, scores)
         elif node.operator == "Softmax":
@@ -350,7 +358,7 @@ class Attentions:
                 )
             made = dataclasses.replace(scores, dropout=rate)
         elif node.operator == "Add":
-            made = self._masked(node, scores, self._array(node, 1 - places[0]))
+            made = self._added(node, scores, 1 - places[0])
         elif node.operator == "Where" and scores.node is None:
             condition = self._array(node, 0).astype(bool)
             other = self._array(node, 3 - places[0])
@@ -359,6 +367,18 @@ class Attentions:
         else:
             made = dataclasses.replace(scores, nan=node.operator == "IsNaN")
         self._values[node.outputs[0]] = made
+
+    def _added(self, node: OnnxNode, scores: _Scores, place: int) -> _Scores:
+        """Return scores with a mask, terms or a table that are added."""
+        table, beside = table_of(self._walk, node, place)
+        if table is None:
+            return self._masked(node, scores, self._array(node, place))
+        if scores.table is not None:
+            raise node.refusal("adds a second table to scores, which is not supported")
+        lead = _lead(scores, ())
+        columns = np.broadcast_to(table.columns, lead)
+        made = dataclasses.replace(scores, table=dataclasses.replace(table, columns=columns))
+        return self._masked(node, made, beside)
 
     def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[Any]) -> _Scores:
         """Return scores with a mask that is added."""
@@ -398,8 +418,10 @@ class Attentions:
         terms = scores.terms
         if terms is not None:
             terms = terms.reshape(*lead, *terms.shape[-2:])
-        q, k = of_heads(scores.q), of_heads(spread(scores.k, scores.q))
-        return dataclasses.replace(scores, q=q, k=k, terms=terms)
+        q, k, table = of_heads(scores.q), of_heads(spread(scores.k, scores.q)), scores.table
+        if table is not None:
+            table = dataclasses.replace(table, columns=table.columns.reshape(lead))
+        return dataclasses.replace(scores, q=q, k=k, terms=terms, table=table)
 
     def _operator(self, node: OnnxNode) -> None:
         """Add ONNX's own operator Attention."""
@@ -484,7 +506,7 @@ class Attentions:
                 "hides other keys than those behind a query; only a causal mask is supported"
             )
         if crosses:
-            if scores.terms is not None:
+            if scores.terms is not None or scores.table is not None:
                 raise node.refusal(
                     "adds terms to scores of other rows than the queries' own (cross-attention),"
                     " which have no distance from them"
@@ -528,8 +550,35 @@ class Attentions:
             keys |= slopes_of(
                 node, np.broadcast_to(scores.terms, shape), heads, tied, causal=causal
             )
+        if scores.table is not None:
+            keys |= buckets_of(self._walk, scores.table, tied, causal=causal)
+            table = self._table(scores.table, {"heads": heads, **grouped}, value)
+            joined = {"axis": "rows"}
+            value = self._walk.step(scores.node, Concat, joined, table, value, axes=value.axes)
         step = self._walk.step(scores.node, Attention, keys, value, axes=value.axes).step
         return self._results(step, q, heads, tied)
+
+    def _table(self, table: Table, heads: dict[str, int], value: Value) -> Value:
+        """Return the rows of a table, beside a value, or those that others have of it already."""
+        known = self._tables.get(table.root)
+        if known is None:
+            count, _ = self._walk.constants[table.root].shape
+            node, keys = table.node, {**heads, "buckets": count}
+            self._walk.parameters.use(node, table.place, self._walk.constants[table.root])
+            arrays = {"table": table.root}
+            made = self._walk.step(node, ScoreTable, keys, value, axes=value.axes, arrays=arrays)
+            if table.factor != 1:
+                own = {"factor": table.factor, "shift": 0.0}
+                made = self._walk.step(node, Affine, own, made, axes=value.axes)
+            self._tables[table.root] = known = (table.factor, heads, made)
+        factor, others, made = known
+        shapes = [self._walk.shape(own) for own in (made, value)]
+        alike = shapes[0] and shapes[1] and shapes[0][0] == shapes[1][0]
+        if not alike or (factor, others) != (table.factor, heads):
+            raise table.node.refusal(
+                "adds a table to scores of layers of other sizes, which is not supported"
+            )
+        return made
 
     def _results(self, step: int, q: Heads, heads: int, tied: NDArray[np.intp]) -> Heads:
         """Return what a step of attention makes, as it stands after the product with values."""

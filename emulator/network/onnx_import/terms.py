@@ -1,5 +1,6 @@
 """Terms that are added to scores of attention, as `operations/attention.py` has them: slopes of heads,
-by which scores fall with the distance of a query from a key.
+by which scores fall with the distance of a query from a key, and tables of a learnt term for each head
+and bucket of distances.
 
 A number that all keys of a query have more changes nothing, because softmax does not see it: files
 have slopes times keys' places, too (Bloom).
@@ -7,16 +8,108 @@ have slopes times keys' places, too (Bloom).
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.attention import alibi_slopes
-from ..onnx_graph import OnnxNode, shortest
+from ....kernels.attention import alibi_slopes, bucket_numbers
+from ...common import InputError
+from ..onnx_graph import Constant, OnnxNode, Walk, shortest
 
 _CLOSE = 1e-5
 """Of the largest term, how far another may be from that of a slope: single precision."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """An array (buckets, heads) of the file, times `factor`, which a node takes at a place: of each
+    plane of scores (…) its column, and of each query and key the bucket, -1 where that is hidden.
+    """
+
+    node: OnnxNode
+    place: int
+    root: str
+    factor: float
+    columns: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+
+
+def table_of(walk: Walk, node: OnnxNode, place: int) -> tuple[Table | None, NDArray[Any]]:
+    """Return the table whose numbers a node adds to scores, and what it adds beside; None if it adds
+    no learnt numbers.
+    """
+    constant = walk.constant(node, place)
+    for root in sorted(constant.roots if constant is not None else ()):
+        known = walk.constants[root]
+        if constant is None or len(known.shape) != 2 or known.is_buffer or len(constant.shape) < 3:
+            continue
+        try:
+            table = _table(walk, node, place, constant, known)
+        except (InputError, KeyError):
+            continue
+        if table is not None:
+            return table
+    return None, np.zeros(0)
+
+
+def _table(
+    walk: Walk, node: OnnxNode, place: int, constant: Constant, root: Constant
+) -> tuple[Table, NDArray[Any]] | None:
+    """Return it, where each number is one of the array's, times a factor, or hidden."""
+    numbers = np.arange(np.prod(root.shape), dtype=np.float32).reshape(root.shape)
+    beside, ones, own = (
+        walk.expressions.with_array(constant.name, root.name, array).astype(np.float64)
+        for array in (np.zeros_like(numbers), np.ones_like(numbers), numbers)
+    )
+    seen = np.abs(beside) < _LARGE
+    factors = (ones - beside)[seen]
+    if not factors.size or not factors[0] or np.abs(factors - factors[0]).max() > 1e-5:
+        return None
+    places = np.where(seen, np.rint((own - beside) / factors[0]), -1).astype(np.int64)
+    buckets, columns = np.divmod(places, root.shape[1])
+    buckets = np.where(places < 0, -1, buckets)
+    of_planes = np.where(seen, columns, -1).max((-1, -2))
+    planes = buckets.reshape(-1, *buckets.shape[-2:])
+    if (np.where(seen, columns, of_planes[..., None, None]) != of_planes[..., None, None]).any():
+        return None
+    if (planes != planes[0]).any():
+        return None
+    factor = shortest(float(factors[0]))
+    return Table(node, place, root.name, factor, of_planes, planes[0]), beside
+
+
+_LARGE = 1e4
+"""Beside numbers of a table, what hides a key: its exponential is 0."""
+
+
+def buckets_of(walk: Walk, table: Table, tied: NDArray[np.intp], *, causal: bool) -> dict[str, int]:
+    """Return the keys of `attention` for a table, of whose heads all samples' stand at the places
+    `tied` here.
+
+    Raises:
+        InputError: buckets or heads are in another order.
+    """
+    count, heads = walk.constants[table.root].shape
+    if (tied % heads != table.columns.ravel()).any() or len({*tied.tolist()}) % heads:
+        raise table.node.refusal(f"{OTHER_BUCKETS}, in the order of the heads")
+    rows, exact = table.buckets.shape[-1], (count if causal else count // 2) // 2
+    far = np.arange(rows)[:, None] - np.arange(rows) + rows - 1
+    seen = (table.buckets >= 0) & (far >= rows - 1 if causal else True)
+    if exact >= 1 and (causal or count % 2 == 0):
+        for most in (128, *range(exact + 1, max(1024, 8 * rows))):
+            if most > exact:
+                numbers = bucket_numbers(rows, rows, count, most, causal=causal)[far]
+                if (numbers == table.buckets)[seen].all():
+                    return {"buckets": count, "max_distance": most}
+    raise table.node.refusal(OTHER_BUCKETS)
+
+
+OTHER_BUCKETS = (
+    "adds a learnt table to scores by other buckets than T5's: of distances one by one, and then of"
+    " their logarithms, of both sides where attention is not causal"
+)
 
 
 def slopes_of(

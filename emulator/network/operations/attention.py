@@ -15,7 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.attention import alibi_slopes, sloped
+from ....kernels.attention import (
+    alibi_slopes,
+    bucket_numbers,
+    sloped,
+    table_places,
+    table_rows,
+)
 from ...common import Channels, Numbers, Positive, PositiveNumber, Rate
 from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, EngineView, LayerRows, Reread, RowLayer
@@ -42,7 +48,9 @@ class Attention(RowLayer):
     head's size.
 
     Scores fall with the distance of a query from a key, by the `slopes` of the heads for each row;
-    with `alibi`, by those of Press et al. (2022).
+    with `alibi`, by those of Press et al. (2022). With `buckets`, each head has a learnt term for
+    each of them (Raffel et al., 2020): a `score-table` makes rows of these, which a `concat` puts
+    before those of queries, keys and values.
     """
 
     heads: Channels
@@ -53,6 +61,8 @@ class Attention(RowLayer):
     scale: PositiveNumber | None = None
     alibi: bool = False
     slopes: Numbers | None = None
+    buckets: Positive | None = None
+    max_distance: Positive = 128
 
     type = "attention"
     onnx = ("Attention",)
@@ -71,20 +81,35 @@ class Attention(RowLayer):
             raise ValueError(
                 f"`slopes` = {list(self.slopes)}: should be one for each of {self.heads} heads"
             )
-        if self.keys is not None and self.has_terms:
+        if self.keys is not None and (self.is_sloped or self.buckets):
             raise ValueError(
                 f"`keys` = {self.keys}: rows of another sequence have no distance from the queries;"
-                " should be without `alibi` and `slopes`"
+                " should be without `alibi`, `slopes` and `buckets`"
+            )
+        if self.buckets is not None:
+            self._check_buckets(self.buckets)
+
+    def _check_buckets(self, buckets: int) -> None:
+        if self.is_sloped:
+            raise ValueError("`buckets` have terms of their own; should be without slopes")
+        own = buckets if self.causal else buckets // 2
+        if own < 2 or (not self.causal and buckets % 2):
+            wanted = "at least 2" if self.causal else "an even number, at least 4"
+            raise ValueError(f"`buckets` = {buckets}: should be {wanted}")
+        if self.max_distance <= own // 2:
+            raise ValueError(
+                f"`max_distance` = {self.max_distance}: should be above {own // 2}, as distances up to"
+                " it have buckets of their own"
             )
 
     @property
-    def has_terms(self) -> bool:
-        """Whether terms are added to scores."""
+    def is_sloped(self) -> bool:
+        """Whether scores fall with the distance."""
         return self.alibi or self.slopes is not None
 
     def terms(self, heads: range, rows: int) -> NDArray[np.float32] | None:
-        """Return what is added to the scores of some heads, as kernels take it."""
-        if not self.has_terms:
+        """Return what slopes add to the scores of some heads, as kernels take it."""
+        if not self.is_sloped:
             return None
         slopes = alibi_slopes(self.heads) if self.slopes is None else self.slopes
         return sloped(slopes[heads.start : heads.stop], rows, rows)
@@ -94,10 +119,26 @@ class Attention(RowLayer):
         """The channels of a group's row, in heads: queries, keys and values; with `keys`, one."""
         return 1 if self.keys else self.sharing + 2
 
+    def table(self, shape: Shape) -> int:
+        """Return the rows of the table of terms, before the others."""
+        width = self.parts * self.size(shape)
+        return 0 if self.buckets is None else table_rows(self.sharing, self.buckets, width)
+
+    def table_places(self, shape: Shape, groups: int) -> NDArray[np.int64]:
+        """Return where the numbers (heads, buckets) of some groups stand in their rows."""
+        width = self.parts * self.size(shape)
+        return table_places(groups, self.sharing, self.buckets or 0, width)
+
+    def bucket_numbers(self, rows: int) -> NDArray[np.int64]:
+        """Return the buckets of distances, as kernels take terms."""
+        buckets = self.buckets or 0
+        return bucket_numbers(rows, rows, buckets, self.max_distance, causal=self.causal)
+
     def rows_of(self, shape: Shape) -> tuple[int, int]:
         """Return the rows of queries, and those of keys that a row may see."""
         if self.keys is None:
-            return shape[1], shape[1]
+            rows = shape[1] - self.table(shape)
+            return rows, rows
         return shape[1] - 2 * self.keys, self.keys
 
     @property
@@ -167,13 +208,13 @@ class Attention(RowLayer):
         """See `LayerOperation`: softmax of the scores, again in EB (FlashAttention).
 
         A score is scaled, its exponential summed; in EB scaled again, and its error is p (dp - d),
-        where d is a sum over the head's results. Each row and head has a division. A term is added
-        to a score, in EB again.
+        where d is a sum over the head's results. Each row and head has a division. A slope takes
+        one more, in EB again.
         """
         own, keys = self.rows_of(shape)
         rows = self.heads * own
         scores = rows * (keys + 1) // 2 if self.causal else rows * keys
-        of_score = 5 + 2 * self.has_terms
+        of_score = 5 + 2 * self.is_sloped
         return Arithmetic(of_score * scores + math.prod(made), 2 * scores, rows)
 
     def kept_values(self, shape: Shape) -> int:
@@ -184,7 +225,7 @@ class Attention(RowLayer):
 
     def with_channels(self, channels: int) -> Attention:
         """See `LayerOperation`; the channels are heads, none of which share k and v."""
-        slopes: dict[str, Any] = {"alibi": self.has_terms, "slopes": None}
+        slopes: dict[str, Any] = {"alibi": self.is_sloped, "slopes": None}
         return dataclasses.replace(self, heads=channels, kv_heads=None, **slopes)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
@@ -195,6 +236,11 @@ class Attention(RowLayer):
                 f"maps of {shown(shape)} have {shape[2]} columns, where attention takes a sequence:"
                 ' one row a token and one column; put {type = "sequence"} or {type = "tokens"}'
                 " before it"
+            )
+        if shape[1] <= self.table(shape):
+            raise ValueError(
+                f"`buckets` = {self.buckets}: {shape[1]} rows are not {self.table(shape)} of a table of"
+                " terms, and those of queries, keys and values"
             )
         rows, keys = self.rows_of(shape)
         if rows < 1:
@@ -211,15 +257,19 @@ class Attention(RowLayer):
 
     def rows(self, shape: Shape, made: Shape) -> LayerRows:
         """See `LayerOperation`; full attention waits for the last row, and all its errors leave
-        with the last one. With `keys`, a row waits for its own query, and all keys and values
-        before it; its errors leave with its own row, those of keys and values with the last one.
+        with the last one, as those of a table do. With `keys`, a row waits for its own query, and
+        all keys and values before it; its errors leave with its own row, those of keys and values
+        with the last one.
         """
         tokens = np.arange(made[1])
         if self.keys is not None:
             leaves = np.minimum(np.arange(shape[1]), made[1] - 1)
             return LayerRows(tokens + 2 * self.keys, tokens, leaves, by_outputs=True)
-        last = tokens if self.causal else np.full_like(tokens, shape[1] - 1)
-        return LayerRows(last, tokens, last, by_outputs=True)
+        leaves, table = np.minimum(np.arange(shape[1]), made[1] - 1), self.table(shape)
+        if self.causal:
+            return LayerRows(tokens + table, tokens, leaves, by_outputs=True)
+        last = np.full_like(tokens, shape[1] - 1)
+        return LayerRows(last, tokens, np.full_like(leaves, made[1] - 1), by_outputs=True)
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`; scaled products of q and k, with a mask where it is causal, softmax,
@@ -232,7 +282,13 @@ class Attention(RowLayer):
         products = nodes.add("MatMul", [q, turned], f"{name}/products")
         scale = out.number("scale", size**-0.5 if self.scale is None else self.scale)
         scores = nodes.add("Mul", [products, scale], f"{name}/scores")
-        if self.has_terms:
+        if self.buckets:
+            far = np.arange(rows)[:, None] - np.arange(rows) + rows - 1
+            numbers = nodes.array(f"{name}.buckets", self.bucket_numbers(rows)[far])
+            by_row = nodes.add("Gather", [nodes.table(out.reads[0]), numbers], f"{name}/by_row")
+            terms = nodes.add("Transpose", [by_row], f"{name}/terms", perm=[2, 0, 1])
+            scores = nodes.add("Add", [scores, terms], f"{name}/with_terms")
+        if self.is_sloped:
             slopes = np.array(self.slopes or alibi_slopes(self.heads), np.float32)[:, None, None]
             own = [nodes.distance(rows), nodes.array(f"{name}.slopes", -slopes)]
             terms = nodes.add("Mul", own, f"{name}/terms")
@@ -274,12 +330,8 @@ class Attention(RowLayer):
         """Write the nodes of queries, keys and values, (samples, heads, rows, size) each; return
         their names.
         """
-        nodes, name, rows, size = (
-            out.nodes,
-            out.name,
-            out.reads[0].shape[1],
-            self.size(out.reads[0].shape),
-        )
+        nodes, name, (rows, _) = out.nodes, out.name, self.rows_of(out.reads[0].shape)
+        size = self.size(out.reads[0].shape)
         x, parts = nodes.steps(out.x, f"{name}/steps"), self.sharing + 2
         sizes = nodes.numbers(f"{name}.parts", 0, rows, self.groups, parts, size)
         apart = nodes.add("Reshape", [x, sizes], f"{name}/parts")
@@ -315,7 +367,10 @@ class Attention(RowLayer):
         groups, sharing, causal, dropout = self.groups, self.sharing, self.causal, self.dropout
         rows, before = self.rows_of(shape)
         of_scores = {} if self.scale is None else {"scale": self.scale}
-        terms = self.terms(range(self.heads), rows)
+        far = np.arange(rows)[:, None] - np.arange(rows) + rows - 1
+        terms, table = self.terms(range(self.heads), rows), self.table(shape)
+        places = self.table_places(shape, groups) if table else None
+        numbers = self.bucket_numbers(rows)[far] if table else None
 
         class Crossed(nn.Module):
             def forward(self, x: Any) -> Any:
@@ -328,24 +383,28 @@ class Attention(RowLayer):
         class Heads(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                if terms is not None:
+                if terms is not None or table:
                     import torch
 
-                    far = np.arange(rows)[:, None] - np.arange(rows)
-                    mask = torch.from_numpy(terms[:, :, far + rows - 1])
+                    own = np.zeros((1, 1, rows, rows)) if terms is None else terms[:, :, far]
+                    mask = torch.from_numpy(own.astype(np.float32))
                     if causal:
-                        mask = mask.masked_fill(torch.from_numpy(far < 0), -torch.inf)
+                        mask = mask.masked_fill(torch.from_numpy(far < rows - 1), -torch.inf)
                     self.register_buffer("terms", mask, persistent=False)
 
             def forward(self, x: Any) -> Any:
+                own, x = x[:, :table], x[:, table:]
                 samples, tokens, _ = x.shape
                 parts = x.view(samples, tokens, groups, sharing + 2, -1).permute(0, 2, 3, 1, 4)
                 q = parts[:, :, :sharing].flatten(1, 2)
                 k, v = parts[:, :, sharing], parts[:, :, sharing + 1]
                 rate = dropout if self.training else 0.0
                 keys = {"dropout_p": rate, "is_causal": causal, "enable_gqa": sharing > 1}
-                if terms is not None:
-                    keys |= {"attn_mask": self.terms, "is_causal": False}
+                if terms is not None or table:
+                    mask = self.terms
+                    if table:
+                        mask = mask + own.flatten(1)[:, places][:, :, numbers]
+                    keys |= {"attn_mask": mask, "is_causal": False}
                 y = nn.functional.scaled_dot_product_attention(q, k, v, **keys, **of_scores)
                 return y.transpose(1, 2).flatten(2)
 

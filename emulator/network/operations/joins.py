@@ -335,7 +335,10 @@ class Concat(SfuOperation):
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
-        if self.axis == "rows":
+        first, *others = out.taken
+        if self.axis == "rows" and out.nodes.form(first) is Form.TABLE and len(others) == 1:
+            out.nodes.join_table(out.makes, first, out.nodes.steps(others[0], f"{out.name}/steps"))
+        elif self.axis == "rows":
             out.write("Concat", axis=1 if out.form is Form.STEPS else 2)
         else:
             out.write("Concat", axis=2 if out.form is Form.STEPS else 1)

@@ -1,25 +1,41 @@
-"""Rotary positions of queries and keys (Su et al., 2021), and their norms, between the layer that
-makes them and attention.
+"""Rotary positions of queries and keys (Su et al., 2021), their norms, and tables of terms of scores
+(Raffel et al., 2020), between the layer that makes queries and keys and attention.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ....kernels.attention import table_places, table_rows
+from ....kernels.layers.element_wise import add_bias_gradient
 from ....kernels.layers.rotary import rotate, turns
 from ....kernels.layers.row_norm import rms_norm_forward, row_norm_error, row_norm_gradient
-from ...common import Channels, Finite, PositiveFinite
-from ..onnx_nodes import Export, Form
-from ..operation import Arithmetic, SfuStep
+from ...common import Channels, Finite, Positive, PositiveFinite
+from ..onnx_nodes import Arrays, Export, Form
+from ..operation import Arithmetic, SfuRows, SfuStep
 from ..shape import Shape
-from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+from ..unit import (
+    NORMAL_DEVIATION,
+    Data,
+    Inputs,
+    Made,
+    Site,
+    State,
+    Training,
+    Unit,
+    Weights,
+)
 from .attention import check_heads
 from .sequence import sequence_shape
 from .tokens import RowOperation
+
+if TYPE_CHECKING:
+    from ..onnx_graph import OnnxNode
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,6 +243,115 @@ class Rotary(HeadOperation):
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
         return RotaryUnit(self, step, site)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreTable(HeadOperation):
+    """A learnt table of a term for each head and bucket of distances, the same for all samples: as
+    rows of as many channels as those that it stands beside (`kernels/attention/terms.py`), of which
+    it takes no number.
+
+    Several layers of attention may have one table, whose rows then pass those between them.
+    """
+
+    buckets: Positive
+
+    type = "score-table"
+
+    def _width(self, shape: Shape) -> int:
+        return shape[0] // self.groups
+
+    def places(self, shape: Shape) -> NDArray[np.int64]:
+        """Return where the numbers (heads, buckets) stand in the rows."""
+        sharing = self.heads // self.groups
+        return table_places(self.groups, sharing, self.buckets, self._width(shape))
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        shape = sequence_shape(inputs, self.type, "token")
+        check_heads(self.heads, self.groups, shape, self.parts[0] * self.groups)
+        sharing = self.heads // self.groups
+        return shape[0], table_rows(sharing, self.buckets, self._width(shape)), 1
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`; it waits for a sample's first row, whose errors alone wait for its
+        own.
+        """
+        backward = np.full(shape[1], -1)
+        backward[0] = made[1] - 1
+        return SfuRows(np.zeros(made[1], np.int64), backward)
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`."""
+        return self.heads * self.buckets
+
+    @classmethod
+    def from_arrays(cls, node: OnnxNode, arrays: Arrays) -> Arrays:
+        """See `Operation`; (buckets, heads), as embeddings of PyTorch."""
+        return {key: own.ravel() for key, own in arrays.items()}
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        sizes = self.buckets, self.heads
+        table = out.weight("table", lambda own: own.reshape(sizes))
+        out.nodes.name(out.makes, table, Form.TABLE)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        sizes, (channels, rows, _) = (self.buckets, self.heads), self.output([shape])
+        places = torch.from_numpy(self.places(shape).ravel())
+
+        class Table(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.table = nn.Parameter(NORMAL_DEVIATION * torch.randn(sizes))
+
+            def forward(self, x: Any) -> Any:
+                flat = x.new_zeros(rows * channels).index_copy(0, places, self.table.T.flatten())
+                return flat.view(rows, channels).expand(len(x), -1, -1)
+
+        return Table()
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return ScoreTableUnit(self, step, site)
+
+
+class ScoreTableUnit(Unit):
+    """A table as rows, which are the same for all samples; it has numbers bucket by bucket."""
+
+    def __init__(self, table: ScoreTable, step: SfuStep, site: Site) -> None:
+        super().__init__(site)
+        self._places = table.places(step.input).T.ravel()
+        self._input, self._output = step.input, step.output
+        self.learns = {"table": site.drawn(self._places.size)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        channels, rows, _ = self._output
+        y = self.arena.take((len(x), rows, 1, channels))
+        y[...] = 0
+        y.reshape(len(x), -1)[:, self._places] = weights["table"]
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`; it takes no number of its input."""
+        channels, rows, _ = self._input
+        dx = self.arena.take((len(dz), rows, 1, channels))
+        dx[...] = 0
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        own = np.ascontiguousarray(dz).reshape(len(dz), -1)[:, self._places]
+        return (np.ascontiguousarray(own).reshape(len(dz), 1, 1, -1),)
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        add_bias_gradient(sums["table"], *kept, fresh=fresh)
 
 
 class RotaryUnit(Unit):

@@ -111,6 +111,7 @@ class _Head(nn.Module):
 _JOINS = {
     "add": lambda taken: sum(taken[1:], taken[0]),
     "concat": lambda taken: torch.cat(taken, 1),
+    "rows": lambda taken: torch.cat(taken, 2),
     "multiply": lambda taken: taken[0] * taken[1],
 }
 """What steps without modules make of several maps."""
@@ -165,7 +166,9 @@ def _calls(network: Network) -> Iterator[tuple[_Call, Any]]:
         for place, step in enumerate(layer.sfu):
             taken = tuple(tensor.number for tensor in step.reads)
             if step.operation.joins:
-                yield _Call(None, taken, step.makes.number, joins=step.operation.type), None
+                of_rows = getattr(step.operation, "axis", "") == "rows"
+                joins = "rows" if of_rows else step.operation.type
+                yield _Call(None, taken, step.makes.number, joins=joins), None
             else:
                 called, module = (
                     _step_name(layer, place),

@@ -155,6 +155,7 @@ class Window(NamedTuple):
     scale: int = 1
     linear: bool = False
     zeros: bool = False  # between values, `scale` - 1, and `pad` before the first
+    table: bool = False  # which waits for the first row alone, and whose errors nothing else does
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
@@ -222,6 +223,8 @@ class Window(NamedTuple):
             return self.inputs - 1 if row == self.outputs - 1 else min(reached, self.inputs - 1)
         if self.scale > 1:
             return max(self.near(row))
+        if self.table:
+            return 0
         last = row * self.stride - self.pad + self.kernel - 1
         return (
             self.inputs - 1
@@ -230,7 +233,9 @@ class Window(NamedTuple):
         )
 
     def last_error(self, row: int) -> int:
-        """The last row of output errors that an input row's errors wait for."""
+        """The last row of output errors that an input row's errors wait for; -1 if there is none."""
+        if self.table:
+            return self.outputs - 1 if row == self.inputs - 1 else -1
         if self.whole:
             return self.outputs - 1
         if self.zeros and not self.backwards:
@@ -306,6 +311,14 @@ def read_maps(network: Table) -> dict[str, Map]:
         if operation["type"] == "sequence":
             joined = first.channels * first.columns
         channels = operation.get("channels") or operation.get("features") or joined
+        if "buckets" in operation:  # rows of a table, with a group's terms in its own channels
+            groups = operation.get("kv_heads") or operation["heads"]
+            table = up(operation["heads"] // groups * operation["buckets"], joined // groups)
+            if operation["type"] == "attention":
+                made_rows = first.rows - table
+                rows = rows._replace(pad=-table, outputs=made_rows)
+            else:
+                made_rows, rows = table, rows._replace(outputs=table, table=True)
         if operation["type"] == "attention":
             heads, keys = operation["heads"], operation.get("kv_heads") or operation["heads"]
             channels = joined if "keys" in operation else joined * heads // (heads + 2 * keys)
@@ -334,6 +347,7 @@ def _with_frozen(maps: dict[str, Map], freeze: list[str]) -> dict[str, Map]:
             "layer-norm",
             "rms-norm",
             "head-norm",
+            "score-table",
             "prelu",
             "scale",
             "shift",

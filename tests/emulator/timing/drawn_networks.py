@@ -231,13 +231,12 @@ def attention_networks(draw: st.DrawFn) -> Table:
     """
     width, tokens = draw(st.integers(1, 20)), draw(st.integers(1, 9))
     operations: list[Table] = [{"type": "conv", "channels": width, "kernel": 1, "name": "x"}]
-    last = "x"
+    last, tabled = "x", dict[tuple[int, int, int], Table]()
+    drawn_sizes = st.integers(1, 4), st.sampled_from([1, 1, 2, 3]), st.integers(1, 6)
+    sizes = draw(st.tuples(*drawn_sizes))
     for n in range(draw(st.integers(1, 2))):
-        groups, sharing, size = (
-            draw(st.integers(1, 4)),
-            draw(st.sampled_from([1, 1, 2, 3])),
-            draw(st.integers(1, 6)),
-        )
+        sizes = sizes if draw(st.booleans()) else draw(st.tuples(*drawn_sizes))
+        groups, sharing, size = sizes
         heads = {
             "heads": groups * sharing,
             **({"kv_heads": groups} if sharing > 1 or draw(st.booleans()) else {}),
@@ -258,6 +257,16 @@ def attention_networks(draw: st.DrawFn) -> Table:
                 st.sampled_from([[], *([{"type": "head-norm", **heads, **own}] for own in SCALES)])
             ),
             *([{"type": "rotary", **heads}] if size % 2 == 0 and draw(st.booleans()) else []),
+        ]
+        if draw(st.booleans()):  # a table of terms, maybe that of the block before
+            operations[-1] |= {"name": f"q{n}"}
+            if sizes not in tabled:
+                tabled[sizes] = {"name": f"t{n}", "buckets": 2 * draw(st.integers(2, 9))}
+                operations.append({"type": "score-table", **heads, **tabled[sizes]})
+            table = tabled[sizes]
+            operations.append({"type": "concat", "axis": "rows", "from": [table["name"], f"q{n}"]})
+            heads = {**heads, "buckets": table["buckets"]}
+        operations += [
             {"type": "attention", **heads, "causal": draw(st.booleans()), "name": f"a{n}"},
             *draw(
                 st.sampled_from(

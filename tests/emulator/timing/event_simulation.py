@@ -309,6 +309,8 @@ class Chain(Marks):
                 last = made.rows - 1 if whole else made.window.last_error(row)
                 if made.joins_rows:
                     last = row + self.begin_of(made, name, made.window.backwards)
+                if last < 0:
+                    continue
                 found += self.errors(other, device, sample, last)
         return found
 

@@ -11,10 +11,15 @@ import pytest
 from emuchain.kernels.attention import (
     Attention,
     SummedAttention,
+    add_by_bucket,
     alibi_slopes,
     backward,
+    bucket_numbers,
+    by_distance,
     forward,
     sloped,
+    table_places,
+    table_rows,
 )
 from emuchain.kernels.attention.attention import distances
 
@@ -121,6 +126,62 @@ def test_slopes_by_hand() -> None:
     assert alibi_slopes(12) == (*alibi_slopes(8), *(2**-n for n in (0.5, 1.5, 2.5, 3.5)))
     [[of_head]] = sloped([0.5], 3, 3)
     assert of_head[:5].tolist() == [-1, -0.5, 0, -0.5, -1]  # a key two rows behind, .., two before
+
+
+def test_buckets_by_hand() -> None:
+    """Of 8, causal: four of a distance each, then two octaves of 4 to 16 in two each. Of both
+    sides: two, two more up to 16, and the same behind the query.
+    """
+    causal = bucket_numbers(20, 20, 8, 16, causal=True)
+    assert causal[19:39].tolist() == [0, 1, 2, 3, 4, 4, 5, 5, *[6] * 4, *[7] * 8]
+    assert (causal[:19] == 0).all()  # keys behind the query, which none of these sees
+    both = bucket_numbers(9, 9, 8, 16, causal=False)
+    assert both[8:17].tolist() == [0, 1, 2, 2, 2, 2, 3, 3, 3]
+    assert both[:8][::-1].tolist() == [5, 6, 6, 6, 6, 7, 7, 7]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("buckets", "most"), [(32, 128), (8, 20), (12, 1000)])
+def test_buckets_are_those_of_t5(causal: bool, buckets: int, most: int) -> None:
+    """As its code computes them in PyTorch, in single precision."""
+    torch = pytest.importorskip("torch", reason="PyTorch, the peer of this test, is not installed")
+    import math
+
+    far = torch.arange(300)[None] - torch.arange(300)[:, None]  # of a key from a query
+    count, first = buckets, torch.zeros_like(far)
+    if causal:
+        far = -torch.min(far, torch.zeros_like(far))
+    else:
+        count //= 2
+        first, far = (far > 0).long() * count, far.abs()
+    exact = count // 2
+    log = torch.log(far.float() / exact) / math.log(most / exact) * (count - exact)
+    large = torch.min(exact + log.long(), torch.full_like(far, count - 1))
+    expected = (first + torch.where(far < exact, far, large)).numpy()
+    own = bucket_numbers(300, 300, buckets, most, causal=causal)
+    own = own[np.arange(300)[:, None] - np.arange(300) + 299]
+    seen = np.tri(300, dtype=bool) | (not causal)
+    assert (own == expected)[seen].all()
+
+
+def test_rows_of_a_table_by_hand() -> None:
+    """Two groups of two heads with three terms each, in four channels: two rows."""
+    assert table_rows(2, 3, 4) == 2
+    places = table_places(2, 2, 3, 4)
+    assert places.tolist() == [[0, 1, 2], [3, 8, 9], [4, 5, 6], [7, 12, 13]]
+    rows = np.arange(32, dtype=F).reshape(2, 2, 8)
+    numbers = np.array([2, 0, 0, 1])
+    terms = by_distance(rows, places, numbers)
+    assert terms[1].tolist() == [
+        [18, 16, 16, 17],
+        [25, 19, 19, 24],
+        [22, 20, 20, 21],
+        [29, 23, 23, 28],
+    ]
+    back = np.full_like(rows, 7)
+    add_by_bucket(terms, places, numbers, back)
+    assert back[1, 0].tolist() == [32, 17, 18, 38, 40, 21, 22, 46]
+    assert back[1, 1].tolist() == [24, 25, 0, 0, 28, 29, 0, 0]
 
 
 @pytest.mark.parametrize("shape", [(2, 2, 80), (3, 2, 134), (1, 1, 134)])
