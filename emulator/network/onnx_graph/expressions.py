@@ -167,6 +167,24 @@ class Expressions:
             known.update(self._computed(node, {own: known[own] for own in node.inputs if own}))
         return known[name]
 
+    def applied(
+        self, nodes: Sequence[OnnxNode], x: NDArray[Any], constants: Mapping[str, Constant]
+    ) -> NDArray[Any]:
+        """Return what nodes, in order, make of an array that the first of them takes, and of
+        constants.
+
+        Raises:
+            InputError: that cannot be computed.
+        """
+        known: dict[str, NDArray[Any]] = {nodes[0].inputs[0]: x}
+        for node in nodes:
+            for name in {*node.inputs} - {*known, ""}:
+                own = constants[name]
+                known[name] = self.value(name) if own.numbers is None else _array(own)
+            given = {name: known[name] for name in node.inputs if name}
+            known.update(self._computed(node, given))
+        return known[nodes[-1].outputs[0]]
+
     def forget(self) -> None:
         """Free the values that were computed; they are computed again when they are asked for."""
         for name in self._made_by:

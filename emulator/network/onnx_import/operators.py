@@ -54,7 +54,7 @@ from ..shape import Shape
 from . import sequences, views
 from .apart import taken_apart
 from .attention import Attentions
-from .group_norms import with_map_norms
+from .map_operators import with_map_operators
 from .merged import note_of_biases
 from .padding import note_of_padding, with_places
 from .parts import with_parts
@@ -173,7 +173,7 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
     graph = with_products(with_places(with_parts(rewritten(graph))))
-    graph = with_map_norms(with_operators(graph))
+    graph = with_map_operators(with_operators(graph))
     walk = Walk(graph, _output_shape)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:

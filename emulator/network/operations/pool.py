@@ -7,12 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels import MOST_PLACES
 from ....kernels.layers import pool
 from ...common import NotNegativePair, PositivePair
 from ..onnx_nodes import Export, Form
-from ..operation import SfuOperation, SfuRows, SfuStep, Window, rows_needed, rows_reaching, windows
+from ..operation import (
+    RowMap,
+    SfuOperation,
+    SfuRows,
+    SfuStep,
+    Window,
+    rows_needed,
+    rows_reaching,
+    windows,
+)
 from ..shape import Pair, Shape
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .conv import window_keys
@@ -244,6 +254,108 @@ class GlobalAveragePool(SfuOperation):
         return _over_axes(walk, node, AveragePool)
 
 
+def spans(count: int, made: int) -> RowMap:
+    """Return (made, 2): the first of `count` rows or columns of each window, and the one behind its
+    last (PyTorch's adaptive pools).
+    """
+    places = np.arange(made)
+    return np.stack([places * count // made, -(-(places + 1) * count // made)], 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdaptiveAveragePool(SfuOperation):
+    """Averages of as many windows as `size` says, over rows and columns, which are as alike as can
+    be: they may overlap, and repeat values where maps are smaller.
+    """
+
+    size: PositivePair
+
+    by_channel = True
+    type = "adaptive-average-pool"
+    onnx = ("GatherND",)
+
+    def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
+        """See `SfuOperation`; windows that are all alike are those of an average pool."""
+        _, rows, columns = inputs[0]
+        down, across = self.size
+        if rows % down or columns % across:
+            return self
+        kernel = rows // down, columns // across
+        return AveragePool(kernel=kernel, stride=kernel)
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        return inputs[0][0], *self.size
+
+    def rows(self, shape: Shape, made: Shape) -> SfuRows:
+        """See `SfuOperation`."""
+        begin, end = spans(shape[1], made[1]).T
+        own = np.arange(shape[1])
+        return SfuRows(end - 1, np.searchsorted(begin, own, side="right") - 1)
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        return nn.AdaptiveAvgPool2d(self.size)
+
+    @classmethod
+    def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
+        """See `Operation`; the nodes that `with_map_operators` found are computed once.
+
+        Raises:
+            InputError: they make something else.
+        """
+        from ..onnx_graph import MAPS
+
+        nodes: tuple[OnnxNode, ...] = node.attributes.get("nodes", ())
+        value = walk.take(node)
+        shape = walk.shape(value)
+        if nodes and shape is not None and walk.axes_of(value) == MAPS:
+            x = np.random.default_rng(0).standard_normal((1, *shape[1:], 1), np.float32)
+            made = walk.expressions.applied(nodes, x.transpose(0, 3, 1, 2), walk.constants)
+            if made.ndim == 4 and made.shape[:2] == (1, 1):
+                expected = np.empty((1, *made.shape[2:], 1), np.float32)
+                _average(x, expected)
+                if np.abs(made[0, 0] - expected[0, ..., 0]).max() <= 1e-5:
+                    return walk.step(node, cls, {"size": made.shape[2:]}, value)
+        raise node.refusal(
+            "gathers values by places; only averages over windows of maps, as those of"
+            " AdaptiveAvgPool2d, are supported"
+        )
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`; ONNX has no word for it, so places are gathered and added, as PyTorch
+        does.
+        """
+        out.expect(Form.MAPS)
+        nodes, name = out.nodes, out.name
+        sides = [_places(*own) for own in zip(out.reads[0].shape[1:], self.size, strict=True)]
+        (down, is_below), (across, is_beside) = sides
+        places = np.stack(np.broadcast_arrays(down[:, :, None, None], across), -1)
+        shares = (is_below[:, :, None, None] & is_beside) / (
+            is_below.sum(1)[:, None, None, None] * is_beside.sum(1)[:, None]
+        )
+        last = nodes.add("Transpose", [out.x], f"{name}/last", perm=[2, 3, 0, 1])
+        given = nodes.array(f"{name}.places", places.astype(np.int64))
+        gathered = nodes.add("GatherND", [last, given], f"{name}/gathered", name)
+        maps = nodes.add("Transpose", [gathered], f"{name}/windows", perm=[4, 5, 0, 1, 2, 3])
+        weights = nodes.array(f"{name}.shares", shares.astype(np.float32))
+        weighted = nodes.add("Mul", [maps, weights], f"{name}/weighted")
+        axes = nodes.numbers(f"{name}.axes", 3, 5)
+        nodes.add("ReduceSum", [weighted, axes], out.result, keepdims=0)
+        nodes.name(out.makes, out.result, Form.MAPS)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return AdaptiveAveragePoolUnit(step, site)
+
+
+def _places(count: int, made: int) -> tuple[RowMap, NDArray[np.bool_]]:
+    """Return the places of each window, as many as the largest one has, and which are its own."""
+    begin, end = spans(count, made).T
+    places = begin[:, None] + np.arange(max(end - begin))
+    return np.minimum(places, count - 1), places < end[:, None]
+
+
 def _parts(
     kernel: Pair, stride: Pair | None = None, pad: Pair = (0, 0), ceil: bool = False
 ) -> list[Keys]:
@@ -409,3 +521,46 @@ class AveragePoolUnit(_PoolUnit):
         dx = self.arena.take((len(dz), *self._input))
         pool.average_error(dz, dx, **self._window)
         return (dx,)
+
+
+class AdaptiveAveragePoolUnit(Unit):
+    """Averages of windows of several sizes."""
+
+    def __init__(self, step: SfuStep, site: Site) -> None:
+        super().__init__(site)
+        (channels, *self._taken), (_, *self._made) = step.input, step.output
+        self._channels = channels
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take((len(x), *self._made, self._channels))
+        _average(x, y)
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`; errors are added in the order of the windows, rows first."""
+        dx = self.arena.take((len(dz), *self._taken, self._channels))
+        rows, columns = (spans(*own) for own in zip(self._taken, self._made, strict=True))
+        wide = np.zeros((len(dz), self._made[0], self._taken[1], self._channels), np.float32)
+        for column, (begin, end) in enumerate(columns):
+            wide[:, :, begin:end] += dz[:, :, column, None] / np.float32(end - begin)
+        dx[...] = 0
+        for row, (begin, end) in enumerate(rows):
+            dx[:, begin:end] += wide[:, row, None] / np.float32(end - begin)
+        return (dx,)
+
+
+def _average(x: Data, y: Data) -> None:
+    """Write the averages of the windows of `x` (n, rows, columns, channels) to `y`, which has as
+    many: sums over rows, then over columns, ascending.
+    """
+    for row, (begin, end) in enumerate(spans(x.shape[1], y.shape[1])):
+        tall = x[:, begin].copy()
+        for place in range(begin + 1, end):
+            tall += x[:, place]
+        for column, (left, right) in enumerate(spans(x.shape[2], y.shape[2])):
+            total = tall[:, left].copy()
+            for place in range(left + 1, right):
+                total += tall[:, place]
+            np.divide(total, np.float32((end - begin) * (right - left)), out=y[:, row, column])

@@ -143,7 +143,7 @@ KEPT = {
         ("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"),
         0,
     ),
-    **dict.fromkeys(("rotary", "rows", "sequence", "transpose"), 0),
+    **dict.fromkeys(("rotary", "rows", "sequence", "transpose", "adaptive-average-pool"), 0),
 }
 """Maps that each operation of an SFU needs when errors come back; of others bits of each value
 alone, or nothing.
@@ -172,8 +172,10 @@ def test_maps_of_an_sfu_are_kept_on_the_last_slice_of_a_layer(kind: str) -> None
     unit: dict[str, Any] = {"type": kind, "name": "unit"}
     if kind in ("add", "concat", "multiply"):
         unit["from"] = ["first", "images"]
-    if kind.endswith("pool") and kind != "global-average-pool":
+    if kind in ("max-pool", "average-pool"):
         unit |= {"kernel": 2}
+    if kind == "adaptive-average-pool":
+        unit["size"] = 4
     if kind in ("upsample", "pixel-shuffle", "pixel-unshuffle"):
         unit["scale"] = 2
     if kind == "dropout":

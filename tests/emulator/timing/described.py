@@ -156,6 +156,7 @@ class Window(NamedTuple):
     linear: bool = False
     zeros: bool = False  # between values, `scale` - 1, and `pad` before the first
     table: bool = False  # which waits for the first row alone, and whose errors nothing else does
+    adaptive: bool = False
 
     @classmethod
     def of(cls, operation: Table, axis: int, inputs: int) -> Window:
@@ -182,6 +183,8 @@ class Window(NamedTuple):
             return cls(1, 1, 0, inputs, inputs * scale, scale=scale)
         elif operation["type"] == "pixel-unshuffle":
             kernel = stride = operation["scale"]
+        elif operation["type"] == "adaptive-average-pool":
+            return cls(1, 1, 0, inputs, pair(operation["size"])[axis], adaptive=True)
         elif operation["type"] == "zeros":
             scale = pair(operation.get("scale", 1))[axis]
             before, after = (operation.get(side, 0) for side in SIDES[axis])
@@ -210,7 +213,10 @@ class Window(NamedTuple):
         return cls(kernel, stride, pad, inputs, outputs, waits_for_all or whole, whole=whole)
 
     def near(self, row: int) -> list[int]:
-        """The input rows that a row of larger maps lies between."""
+        """The input rows that a row of larger maps lies between, or that an adaptive pool takes."""
+        if self.adaptive:
+            begin, end = (own * self.inputs / self.outputs for own in (row, row + 1))
+            return [*range(math.floor(begin), math.ceil(end))]
         if not self.linear:
             return [row // self.scale]
         at = int(max(0.0, (row + 0.5) / self.scale - 0.5))
@@ -221,7 +227,7 @@ class Window(NamedTuple):
         if self.zeros:
             reached = max(0, row - self.pad) // self.scale
             return self.inputs - 1 if row == self.outputs - 1 else min(reached, self.inputs - 1)
-        if self.scale > 1:
+        if self.scale > 1 or self.adaptive:
             return max(self.near(row))
         if self.table:
             return 0
@@ -240,7 +246,7 @@ class Window(NamedTuple):
             return self.outputs - 1
         if self.zeros and not self.backwards:
             return row * self.scale + self.pad
-        if self.scale > 1 and not self.backwards:
+        if (self.scale > 1 or self.adaptive) and not self.backwards:
             return max(out for out in range(self.outputs) if row in self.near(out))
         if self.backwards:
             waiting = (

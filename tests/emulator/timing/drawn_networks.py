@@ -93,7 +93,7 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         *("scale", "prelu", "shift", "affine"),
         *(["max-pool", "average-pool"] if min(shape[1:]) > 1 else []),
     ]
-    kinds += ["upsample", "zeros"] if max(shape[1:]) <= 4 else []
+    kinds += ["upsample", "zeros", "adaptive-average-pool"] if max(shape[1:]) <= 4 else []
     scales = [n for n in (2, 3) if shape[0] % n**2 == 0 and max(shape[1:]) <= 4]
     squares = [n for n in (2, 3) if shape[1] % n == shape[2] % n == 0]
     kinds += ["shuffle"] + ["pixel-shuffle"] * bool(scales) + ["pixel-unshuffle"] * bool(squares)
@@ -129,6 +129,9 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
             for size, by, more in zip(shape[1:], scale, around, strict=True)
         ]
         return add(kind, last, [shape[0], *larger], scale=scale, **sides)
+    if kind == "adaptive-average-pool":
+        size = [draw(st.integers(1, 6)) for _ in range(2)]
+        return add(kind, last, [shape[0], *size], size=size)
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
     if kind in ("group-norm", "shuffle"):

@@ -1,5 +1,5 @@
-"""Norms over whole maps that a graph spells out, as one node each: of groups, of the local response
-across channels, and of the global response.
+"""Norms over whole maps, and pools, that a graph spells out, as one node each: norms of groups, of
+the local response across channels, and of the global response.
 
 ONNX has group normalisation since version 21; PyTorch's exporters write it for all versions as
 
@@ -12,6 +12,8 @@ They write the local response, for which ONNX has LRN, as
 It has no word for global response normalisation, which is
 
     ReduceL2 - ReduceMean - Add - Div - Mul, where Div takes the length, too, and Mul what it is of
+
+nor for averages over windows of several sizes: PyTorch gathers the places of all, and adds them up.
 """
 
 from __future__ import annotations
@@ -19,21 +21,26 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from ..onnx_graph import OnnxGraph, OnnxNode
+
+_OF_WINDOWS = frozenset("Add Cast Div Gather Mul ReduceSum Transpose Where".split())
+"""Operators that make averages of places that were gathered."""
 
 _ALIKE = ("Cast", "CastLike", "Identity", "Reshape", "Unsqueeze")
 """Operators whose result has the numbers of their first input, in the same order."""
 
 
-def with_map_norms(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with one node for each of these norms that several nodes make."""
+def with_map_operators(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with one node for each of these norms, and each pool of gathered windows, that
+    several nodes make.
+    """
     kinds = {
         "AveragePool": _Spelling.local_response,
         "InstanceNormalization": _Spelling.of,
         "ReduceL2": _Spelling.response,
+        "GatherND": _Spelling.pool,
     }
     if not any(node.operator in kinds for node in graph.nodes):
         return graph
@@ -60,7 +67,7 @@ class _Spelling:
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
         for node in graph.nodes:
-            for name in node.inputs:
+            for name in node.operands:
                 self._takers[name].append(node)
 
     def of(self, norm: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
@@ -82,7 +89,7 @@ class _Spelling:
             return None
         nodes, arrays = [apart, norm, back], [apart.inputs[0]]
         for operator in ("Mul", "Add"):
-            node = self._taker(nodes[-1].outputs[0], operator, besides=_ALIKE)
+            node = self._taker(nodes[-1].outputs[0], operator)
             others = (
                 [] if node is None else [own for own in node.inputs if own != nodes[-1].outputs[0]]
             )
@@ -164,17 +171,39 @@ class _Spelling:
         keys = {"size": size, "alpha": alpha[0], "bias": k[0], "beta": beta[0]}
         return nodes, dataclasses.replace(nodes[-1], operator="LRN", inputs=(x,), attributes=keys)
 
-    def _taker(self, name: str, *operators: str, besides: Sequence[str] = ()) -> OnnxNode | None:
-        """Return the one node that takes a value, if it is of one of these operators, and others
-        only read its type.
+    def pool(self, gather: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+        """Return the nodes that make one value of places of another, which GatherND takes, in
+        order, and the one in their place: a GatherND of these `nodes`.
         """
-        takers = [
-            node
-            for node in self._takers[name]
-            if not (
-                node.operator == "CastLike" and "CastLike" in besides and node.inputs[0] != name
-            )
-        ]
+        first = self._makers.get(gather.inputs[0])
+        if first is None or first.operator != "Transpose":
+            return None
+        nodes, made = [first], {*first.outputs}
+        for node in self._graph.nodes:
+            if made.isdisjoint(node.operands):
+                continue
+            if node is not gather and node.operator not in _OF_WINDOWS:
+                return None
+            nodes.append(node)
+            made.update(node.outputs)
+            if node.operator in ("Div", "ReduceSum") and self._is_whole(nodes):
+                keys = {"nodes": tuple(nodes)}
+                own = dataclasses.replace(
+                    gather, inputs=first.inputs, outputs=node.outputs, attributes=keys
+                )
+                return nodes, own
+        return None
+
+    def _is_whole(self, nodes: list[OnnxNode]) -> bool:
+        """Return whether nothing else takes what nodes make, but for the last one's result."""
+        own, made = {*map(id, nodes)}, {node.outputs[0] for node in nodes[:-1]}
+        return not made & {*self._graph.outputs} and all(
+            id(taker) in own for name in made for taker in self._takers[name]
+        )
+
+    def _taker(self, name: str, *operators: str) -> OnnxNode | None:
+        """Return the one node that takes a value's numbers, if it is of one of these operators."""
+        takers = self._takers[name]
         fits = len(takers) == 1 and takers[0].operator in operators
         return takers[0] if fits and name not in self._graph.outputs else None
 
