@@ -118,12 +118,16 @@ def cluster_and_data(second: AnyClusterOrData, data: AnyData) -> tuple[AnyCluste
     """Return cluster and data of a call whose second argument may be either: `train(network,
     data)`.
 
-    Text, paths and mappings name a cluster there; anything else is data, on the default cluster.
+    Text, paths and mappings name a cluster there; anything else is data, on the default cluster,
+    mappings with arrays, too.
 
     Raises:
         InputError: the second argument is neither, or there are data beside it.
     """
-    if isinstance(second, str | os.PathLike | Mapping | Cluster):
+    has_arrays = isinstance(second, Mapping) and any(
+        hasattr(value, "shape") for value in second.values()
+    )
+    if isinstance(second, str | os.PathLike | Mapping | Cluster) and not has_arrays:
         return second, data
     if second is None:
         return _CLUSTER, data
@@ -131,6 +135,11 @@ def cluster_and_data(second: AnyClusterOrData, data: AnyData) -> tuple[AnyCluste
         raise InputError(
             f"`cluster`: is {described(second)}; should be text, a path, a mapping of names or a"
             " Cluster; data in its place only without `data`"
+            + (
+                f"; numbers are given by their names, such as devices={second}"
+                if data is None
+                else ""
+            )
         )
     return _CLUSTER, second
 
@@ -193,9 +202,10 @@ def _named(network: AnyNetwork, cluster: AnyCluster) -> dict[str, Any]:
     that they have.
     """
 
-    def name(given: AnyNetwork | AnyCluster) -> object:
+    def name(given: AnyNetwork | AnyCluster, kind: str) -> object:
         if isinstance(given, str | os.PathLike):
             return os.fspath(given)
-        return given.get("name") if isinstance(given, Mapping) else given.name
+        # One without a name is refused by what reads it, which names the key.
+        return given.get("name", kind) if isinstance(given, Mapping) else given.name
 
-    return {"network": name(network), "cluster": name(cluster)}
+    return {"network": name(network, "network"), "cluster": name(cluster, "cluster")}

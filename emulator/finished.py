@@ -229,6 +229,7 @@ def _weights_of(run: Run) -> RunWeights:
         return run_weights_of(run)
     if not isinstance(run, str | os.PathLike):
         raise InputError(
-            f"`run`: is {type(run).__name__}; it should be results, or the path of a file"
+            f"`run`: is {type(run).__name__}; it should be results, or the path of a file, as"
+            " `emuchain.train(network, …)` returns them"
         )
     return read_run_weights(os.fspath(run))

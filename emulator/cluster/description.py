@@ -45,7 +45,8 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 
@@ -380,6 +381,20 @@ def _tuple_of(value: Any) -> Any:
 
 class ClusterDescription(Model):
     """A cluster, as in its TOML file, but for its links."""
+
+    former: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("number", "boards", "devices"), "count"),
+        **dict.fromkeys(("bandwidth", "rate", "gbps"), "bandwidth_gbps"),
+        **dict.fromkeys(("latency", "delay"), "latency_ns"),
+        **dict.fromkeys(("clock", "frequency", "mhz"), "clock_mhz"),
+    }
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("layers", "input"), "it is a key of a network; give that as `network`"),
+        **dict.fromkeys(
+            ("cluster", "devices", "data", "epochs", "batch", "schedule"),
+            "it is a key of a run, whose file names a network and a cluster",
+        ),
+    }
 
     name: Name
     boards: Annotated[_Boards, pydantic.Field(min_length=1), pydantic.BeforeValidator(as_tuple)]

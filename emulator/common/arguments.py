@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +37,10 @@ def typed(function: Function) -> Function:
             names = ", ".join(
                 str(parameter).split(":")[0] for parameter in signature.parameters.values()
             )
-            raise InputError(f"{function.__name__}: {error}; its arguments are {names}") from None
+            raise InputError(
+                f"{function.__name__}: {error}; {_placed(error, args, signature)}its arguments are"
+                f" {names}"
+            ) from None
         for name, value in bound.arguments.items():
             parameter, hint = signature.parameters[name], hints()[name]
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -46,10 +50,39 @@ def typed(function: Function) -> Function:
             elif value is None and parameter.default is not parameter.empty:
                 bound.arguments[name] = parameter.default
             else:
-                bound.arguments[name] = _converted(value, hint, name)
+                try:
+                    bound.arguments[name] = _converted(value, hint, name)
+                except InputError as error:
+                    raise InputError(f"{error}{_meant(value, name, signature)}") from None
         return function(*bound.args, **bound.kwargs)
 
     return typing.cast(Function, called)
+
+
+def _placed(error: TypeError, args: tuple[Any, ...], signature: inspect.Signature) -> str:
+    """Return what helps against arguments that are given by their places, for a message."""
+    twice = re.search("multiple values for argument '(.+)'", str(error))
+    if twice is not None and twice[1] in signature.parameters:
+        place = [*signature.parameters].index(twice[1])
+        return f"{described(args[place])} has its place; give that by its name, too; "
+    if "too many positional" not in str(error):
+        return ""
+    if "data" in signature.parameters and sum(hasattr(value, "shape") for value in args) > 1:
+        return "inputs and targets are one argument, (inputs, targets); "
+    return "give further ones by their names; "
+
+
+def _meant(value: Any, name: str, signature: inspect.Signature) -> str:
+    """Return which argument a value is meant for, for the end of a message."""
+    other = type(value).__name__.lower()
+    if other in signature.parameters and other != name:
+        return f"; {name} and {other} may have changed places: give it as `{other}`"
+    keyed = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()
+    )
+    if keyed and type(value) is int and name in ("network", "cluster"):
+        return f"; numbers are given by their names, such as devices={value}"
+    return ""
 
 
 def native(value: Any) -> Any:

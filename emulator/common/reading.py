@@ -137,16 +137,33 @@ _MOST_LISTED, _MOST_CLOSE = 20, 3
 """More names than these hide what the line says."""
 
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 def did_you_mean(
-    name: str, known: Iterable[str], former: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    known: Iterable[str],
+    former: Mapping[str, str] = _NOTHING,
+    elsewhere: Mapping[str, str] = _NOTHING,
 ) -> str:
     """Return a question about the known name that is closest, with a blank behind it; empty if none
     is close.
 
-    A name that was known formerly is closest to what it is today.
+    A name that was known formerly is closest to what it is today. Of one that is meant `elsewhere`,
+    return what that says.
     """
+    if name in elsewhere:
+        return f"{elsewhere[name]}; "
     close = [former[name]] if name in former else difflib.get_close_matches(name, list(known), 1)
     return f"did you mean `{close[0]}`? " if close else ""
+
+
+def every_key(known: Iterable[str], hint: str) -> str:
+    """Return the known keys for a message; of many, behind a hint, where they stand."""
+    keys = [*known]
+    if hint and len(keys) > _MOST_LISTED:
+        return "docs/configuration.md has all keys"
+    return f"known keys: {', '.join(keys) or 'see docs/configuration.md'}"
 
 
 def listed(key: str, name: str, known: Sequence[str]) -> str:
@@ -156,7 +173,8 @@ def listed(key: str, name: str, known: Sequence[str]) -> str:
     if len(known) <= _MOST_LISTED:
         return ", ".join(known)
     close = ", ".join(difflib.get_close_matches(name, known, _MOST_CLOSE))
-    return f"{f'{close} and others' if close else 'those'} that `emuchain {key}` lists"
+    command = "network" if key == "network" else "cluster"  # which lists boards and links, too
+    return f"{f'{close} and others' if close else 'those'} that `emuchain {command}` lists"
 
 
 def names(folder: str) -> list[str]:
@@ -169,6 +187,21 @@ def names(folder: str) -> list[str]:
 def _folders(folder: str) -> list[pathlib.Path]:
     """Return emuchain's own folder, and those of the same name that extensions have."""
     return [_HERE / folder, *offered_folders(pathlib.PurePath(folder).name)]
+
+
+_NAMED = {"network": "network/zoo", "cluster": "cluster/clusters"}
+"""What comes with emuchain and is given by its name in many places, with the folder of its
+files.
+"""
+
+
+def kind_named(name: str, *, but: str = "") -> str:
+    """Return whether a name is a "network" or a "cluster" that comes with emuchain; empty if it is
+    neither, or is what `but` says.
+    """
+    if but and but not in _NAMED:
+        return ""
+    return next((kind for kind in _NAMED if kind != but and name in names(_NAMED[kind])), "")
 
 
 def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)) -> pathlib.Path:
@@ -189,6 +222,11 @@ def find(key: str, name: str, folder: str, endings: tuple[str, ...] = (".toml",)
         )
     if name.lower().endswith(endings):
         return pathlib.Path(name)
+    if other := kind_named(name, but=key):
+        raise InputError(
+            f"`{key}` = {name!r}: is a {other}, no {key}; give it as `{other}`: the two may have"
+            " changed places"
+        )
     beside = [name + ending for ending in endings if os.path.isfile(name + ending)]
     hint = f"did you mean `{beside[0]}`? " if beside else did_you_mean(name, known)
     files = f"a {' or '.join(endings)} file"

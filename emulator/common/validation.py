@@ -19,7 +19,16 @@ import pydantic
 from .arguments import native
 from .file_kind import other_kind
 from .messages import InputError
-from .reading import MOST_TOML_BYTES, BinaryError, decoded, did_you_mean, place_in, read_text
+from .named_files import NO_FILE, Role
+from .reading import (
+    MOST_TOML_BYTES,
+    BinaryError,
+    decoded,
+    did_you_mean,
+    every_key,
+    place_in,
+    read_text,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,7 +42,11 @@ class Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
 
     former: ClassVar[Mapping[str, str]] = {}
-    """Keys that it had once, each with that of today which says the same; messages name it."""
+    """Keys that it had once, or has in other programs, each with that which says the same here;
+    messages name it.
+    """
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that it does not have, each with where or how what they say is given."""
 
 
 def as_tuple(value: Any) -> Any:
@@ -104,7 +117,17 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
     except BinaryError:
         raise other_kind(path, shown(path), "not a TOML file") from None
     except ValueError as error:  # not TOML, not UTF-8, or a path that no file can have
-        raise InputError(f"{shown(path)}: not a TOML file: {error}") from None
+        other = path.suffix.lower() in _OTHER_TEXTS
+        how = f"; emuchain reads TOML, no {path.suffix} file" if other else _how(str(error))
+        raise InputError(f"{shown(path)}: not a TOML file: {error}{how}") from None
+
+
+_OTHER_TEXTS = (".json", ".yaml", ".yml", ".ini", ".py", ".csv")
+
+
+def _how(problem: str) -> str:
+    """Return what helps against a frequent fault of TOML, for the end of its message."""
+    return "; text stands in quotes" if problem.startswith("Invalid value") else ""
 
 
 def toml_value(value: object) -> str:
@@ -184,23 +207,52 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
     """Return one line about the first problem that pydantic found, in the terms of the file."""
     problems = error.errors(include_url=False)
     # A misspelt key is missing, too; its spelling is what helps.
-    problem = next(
-        (candidate for candidate in problems if candidate["type"] == "extra_forbidden"), problems[0]
-    )
-    place = _place(problem["loc"])
-    if problem["type"] == "extra_forbidden":
+    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    advised = [problem for problem in unknown if problem["loc"][-1] in model.elsewhere]
+    problem = [*advised, *unknown, *problems][0]
+    kind, place, value = problem["type"], _place(problem["loc"]), problem["input"]
+    if kind == "extra_forbidden":
         *outer, key = problem["loc"]
         own = _keys_of(model, outer[-1]) if outer else {*model.model_fields}
-        known = ", ".join(sorted(own)) if own else "see docs/configuration.md"
-        hint = did_you_mean(str(key), own or _all_keys(model) - {key}, model.former)
-        return f"unknown key `{place}` = {problem['input']!r}; {hint}known keys: {known}"
-    if problem["type"] == "missing":
+        former = {name: new for name, new in model.former.items() if not own or new in own}
+        hint = did_you_mean(
+            str(key), own or _all_keys(model) - {key}, former, model.elsewhere if own else {}
+        )
+        # A guess may be wrong, and the keys then help.
+        sure = hint if key in former or key in model.elsewhere else ""
+        return f"unknown key `{place}` = {_quoted(value)}; {hint}{every_key(sorted(own), sure)}"
+    if kind == "missing":
+        *outer, last = problem["loc"]
+        if isinstance(last, int):
+            least = 1 + max(
+                index
+                for *above, index in (other["loc"] for other in problems)
+                if above == outer and isinstance(index, int)
+            )
+            return f"`{_place(tuple(outer))}` = {_quoted(value)}: should have {least} values"
         return f"key `{place}` is missing"
-    if problem["type"] == "union_tag_invalid":
+    if kind == "union_tag_not_found":
+        return f"key `{place}.type` is missing"
+    if kind == "union_tag_invalid":
         tag, kinds = problem["ctx"]["tag"], re.findall("'([^']*)'", problem["ctx"]["expected_tags"])
-        hint = did_you_mean(tag, kinds)
+        hint = did_you_mean(tag, kinds, model.former, model.elsewhere)
         return f"`{place}` has the unknown type {tag!r}; {hint}known types: {', '.join(kinds)}"
+    if kind in _NO_TABLE:
+        # Behind an index, the last part is the tag of a union, and no key of the file.
+        *outer, last = problem["loc"] or ("",)
+        tagged = bool(outer) and isinstance(outer[-1], int) and isinstance(last, str)
+        place = _place(tuple(outer)) if tagged else place
+        return f"`{place}` = {_quoted(value)}: should be a table, {{ KEY = VALUE, … }}"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "tuple_type":
+        message = f"should be a list{_as_list(value)}"
+    if kind == "literal_error":
+        expected = re.findall("'([^']*)'", problem["ctx"]["expected"])
+        message = did_you_mean(str(value), expected, model.former) + message
+    if kind == "string_type" and _is_file(model, problem["loc"]):
+        message += ", the path of a file"
+    if kind in ("int_type", "float_type") and isinstance(value, str) and _NUMBER.fullmatch(value):
+        message += ", without quotes"
     for bound in problem.get("ctx", {}).values():
         if isinstance(bound, float) and not 1e-4 <= abs(bound) < 1e16:
             message = re.sub(
@@ -208,7 +260,35 @@ def _first_problem(model: type[Model], error: pydantic.ValidationError) -> str:
             )  # pydantic writes out all zeros
     if not place:
         return message
-    return f"`{place}` = {problem['input']!r}: {message}"
+    return f"`{place}` = {_quoted(value)}: {message}"
+
+
+def _is_file(model: type[Model], location: tuple[int | str, ...]) -> bool:
+    """Return whether a key of a model names files."""
+    field = model.model_fields.get(str(location[0])) if len(location) == 1 else None
+    roles = [] if field is None else [role for role in field.metadata if isinstance(role, Role)]
+    return bool(roles) and NO_FILE not in roles
+
+
+_NO_TABLE = ("model_type", "model_attributes_type", "dataclass_type", "dict_type")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+_SIZES = re.compile(r"\d+([x, ]+\d+)+", re.ASCII)
+_LONGEST_VALUE = 200
+
+
+def _quoted(value: object) -> str:
+    """Return a value as Python writes it, arrays of files as lists, the begin of one that is
+    long.
+    """
+    text = repr([*value] if isinstance(value, tuple) else value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _as_list(value: object) -> str:
+    """Return the list that a text such as 3x8x8 means, or what a list looks like."""
+    if isinstance(value, str) and _SIZES.fullmatch(value):
+        return f": [{', '.join(re.findall('[0-9]+', value))}]"
+    return f", such as [{toml_value(value)}]" if isinstance(value, str | int | float) else ", [ … ]"
 
 
 def _all_keys(model: type[Model]) -> set[str]:

@@ -2,7 +2,7 @@ from . import roles
 from .config import RUN_ONLY_KEYS, Config
 from .groups import GROUPS
 from .keys import listed
-from .other_names import OTHER_NAMES
+from .other_names import ELSEWHERE, OTHER_NAMES
 from .rates import FORMER, RateSchedule, of_today, parse_rates, rate_schedules
 from .roles import log_place
 from .run_keys import RunKeys, TrainKeys
@@ -22,6 +22,7 @@ from .sources import (
 
 __all__ = [
     "CHANGES",
+    "ELSEWHERE",
     "FORMER",
     "GROUPS",
     "OTHER_NAMES",

@@ -40,7 +40,7 @@ from .keys import (
     ScheduleKey,
     Sizes,
 )
-from .other_names import IN_CHANGES, OTHER_NAMES
+from .other_names import ELSEWHERE, IN_CHANGES, OTHER_NAMES, OTHER_VALUES
 from .rates import FORMER, MOST_SINGLE, rate_schedules
 from .settings import Settings
 
@@ -54,7 +54,13 @@ RUN_ONLY_KEYS = (
 class Config(Model):
     """Everything that a run depends on, apart from the files that it names."""
 
-    former: ClassVar[Mapping[str, str]] = {**IN_CHANGES, **OTHER_NAMES, **FORMER}
+    former: ClassVar[Mapping[str, str]] = {
+        **IN_CHANGES,
+        **OTHER_NAMES,
+        **OTHER_VALUES,
+        **FORMER,
+    }
+    elsewhere: ClassVar[Mapping[str, str]] = ELSEWHERE
 
     network: Annotated[str, roles.NETWORK] = pydantic.Field(
         "quick-cifar",

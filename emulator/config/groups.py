@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common import InputError, did_you_mean
+from .other_names import ELSEWHERE
 
 _TABLES = {
     "model": "network input time_steps init new_layers freeze lora seed",
@@ -50,7 +51,7 @@ def ungrouped(content: Mapping[str, Any], file: str) -> dict[str, Any]:
     for name, value in keys.items():
         if isinstance(value, Mapping) and name not in _GROUP_OF:
             known = ", ".join(f"[{group}]" for group in GROUPS)
-            hint = did_you_mean(name, [*GROUPS, *_GROUP_OF])
+            hint = did_you_mean(name, [*GROUPS, *_GROUP_OF], {}, ELSEWHERE)
             raise InputError(f"{file}: unknown table [{name}]; {hint}known tables: {known}")
     tables = {group: content[group] for group in GROUPS if group in content}
     for group, table in tables.items():

@@ -106,7 +106,8 @@ class _Spelt:
             if isinstance(value, self._kind):
                 return value
             if not isinstance(value, str):
-                raise ValueError("should be a valid string")
+                own = "; a function of your own is registered as a class, and named"
+                raise ValueError(f"should be a valid string{own * callable(value)}")
             return self._parse(value)
 
         spelt = core_schema.plain_serializer_function_ser_schema(self._spell)

@@ -23,6 +23,7 @@ from ..common import (
     Role,
     Writes,
     did_you_mean,
+    every_key,
     read_toml,
     tomllib,
     validate,
@@ -32,7 +33,7 @@ from ..number import joined
 from ..schedule import ScheduleKind, edited_kind
 from .config import Config
 from .groups import ungrouped
-from .other_names import OTHER_NAMES
+from .other_names import ELSEWHERE, OTHER_NAMES
 from .rates import FORMER
 
 
@@ -154,9 +155,8 @@ def check_key(key: str, blame: str, run_keys: Iterable[str] | None = None) -> No
     if key in of_run or (key.startswith(_TABLE) and _TABLE[:-1] in of_run) or is_settable(key):
         return
     known = [*of_run, *settable_keys()]
-    hint = did_you_mean(key, known, {**OTHER_NAMES, **FORMER})
-    every = "docs/configuration.md has all keys" if hint else f"known keys: {', '.join(known)}"
-    raise InputError(f"{blame}: unknown key `{key}`; {hint}{every}")
+    hint = did_you_mean(key, known, {**OTHER_NAMES, **FORMER}, ELSEWHERE)
+    raise InputError(f"{blame}: unknown key `{key}`; {hint}{every_key(known, hint)}")
 
 
 def is_of_run(key: str) -> bool:

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 
@@ -95,6 +95,33 @@ class Description(Model):
 
     With `any_images`, its input is that of the images that it trains on.
     """
+
+    former: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("linear", "Linear", "dense", "Dense"), "fc"),
+        **dict.fromkeys(("bn", "BatchNorm2d"), "batch-norm"),
+        **dict.fromkeys(("p", "probability"), "rate"),
+        **dict.fromkeys(("out_channels", "filters"), "channels"),
+        **dict.fromkeys(("hidden", "hidden_size"), "units"),
+        **dict.fromkeys(("out_features", "outputs"), "features"),
+        **dict.fromkeys(("kernel_size", "size"), "kernel"),
+        **dict.fromkeys(("n_heads", "num_heads"), "heads"),
+        **dict.fromkeys(("inputs", "after", "source"), "from"),
+    }
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("flatten", "Flatten", "reshape"), "fc takes maps as they are; leave it out"
+        ),
+        "activation": 'an activation is a table of its own, such as { type = "relu" } behind it',
+        **dict.fromkeys(("input_shape", "in_channels", "in_features"), "sizes follow from `input`"),
+        "symbols": "a network has `symbols`, beside its `input`",
+        **dict.fromkeys(("layer", "model"), "its tables stand in `layers`"),
+        **dict.fromkeys(
+            ("network", "cluster", "devices", "data", "epochs", "batch", "schedule"),
+            "it is a key of a run; such a file is read by `emuchain plan` and others, and in Python"
+            " its keys are arguments",
+        ),
+        **dict.fromkeys(("boards", "links"), "it is a key of a cluster; give that as `cluster`"),
+    }
 
     name: Name
     any_images: bool = False

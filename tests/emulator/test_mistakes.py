@@ -16,6 +16,7 @@ import pytest
 
 import emuchain
 from emuchain.emulator.commands.cli import main
+from emuchain.emulator.config import ELSEWHERE, OTHER_NAMES, Config
 
 OneLine = Callable[..., str]
 COMMANDS = {
@@ -69,6 +70,32 @@ COMMANDS = {
     "tarin": "Did you mean 'train'?",
     "validate bapip": "did you mean `bapipe`?",
     "data fetch cifar100": "is not one of 'cifar10', 'mnist'",
+    "plan u55c resnet8-cifar": "have changed places: `emuchain plan resnet8-cifar --cluster u55c`",
+    "plan u55c": "is a cluster, no network; give the network first, and `--cluster u55c` behind",
+    "plan vgg16 --cluster resnet18": "is a network, no cluster; give it as `network`",
+    "plan vgg16 u280": "Did you mean '--cluster u280'?",
+    "plan vgg16 4": "Did you mean '--devices 4'?",
+    "sweep vgg16 1-4": "Did you mean '--devices 1-4'?",
+    "sweep vgg16 vgg19 --devices 4": "Did you mean 'vgg16,vgg19'?",
+    "plan gpipe": "is a schedule, no network; give the network first, and `--schedule gpipe`",
+    "plan vgg16 --set link.bandwidth_gbps 10": "Did you mean '--set link.bandwidth_gbps=10'?",
+    "train vgg16 shapes": "Did you mean '--data shapes'?",
+    "study train vgg16 lr=0.1,0.2": "Did you mean '--learning-rate 0.1,0.2'?",
+    "study train vgg16 --seeds 1,2": "`--seed 1 --seeds 2`",
+    "train --dropout 0.1": 'in the network\'s file: { type = "dropout", rate = 0.1 }',
+    "train --hidden-size 64": "layers and their sizes stand in the network's file",
+    "train --gpu": "`devices` is the number of boards that are emulated",
+    "train --num-workers 4": "`mpiexec -n 4 emuchain train`",
+    "train --max-steps 100": "a run has `epochs` of `samples`, in steps of `batch`",
+    "train --shuffle": "each epoch has another order of samples, drawn by `seed`",
+    "train --fp16": "give `precision` = fp16",
+    "train --grad-clip 1": "Did you mean '--clip-norm'?",
+    "train --pretrained model.pt": "Did you mean '--init'?",
+    "train --warmup 3": "Did you mean '--lr-warm-up'?",
+    "train --val-split 0.1": "Did you mean '--test-share'?",
+    "train --loss cross-entropy": "did you mean `softmax`?",
+    "export vgg16 out.onnx": "as `emuchain train vgg16 --out run.h5` writes it",
+    "train --init vgg16": "a network, which has no weights yet",
 }
 
 
@@ -90,6 +117,8 @@ def test_a_command(
 
 
 MAPS, NUMBERS = np.zeros((10, 3, 32, 32), np.float32), np.arange(10)
+
+LINKS = {"bandwidth_gbps": 10, "latency_ns": 1000}
 
 
 def network(**changed: Any) -> dict[str, Any]:
@@ -178,6 +207,113 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "nothing to sweep": (lambda: emuchain.sweep("quick-cifar", devices=[]), "has no values"),
     "no seeds": (lambda: emuchain.study(seeds=0), "should be from 1 to 1,000"),
     "no results": (lambda: emuchain.results("no.h5"), "`emuchain train --out no.h5` would"),
+    "a cluster first": (
+        lambda: emuchain.plan("u55c", "vgg16"),
+        "is a cluster, no network; give it as `cluster`: the two may have changed places",
+    ),
+    "a loaded cluster first": (
+        lambda: emuchain.plan(emuchain.load_cluster("u55c"), network="vgg16"),
+        "of type Cluster has its place; give that by its name, too",
+    ),
+    "a cluster and a network": (
+        lambda: emuchain.plan(emuchain.load_cluster("u55c"), "vgg16"),
+        "network and cluster may have changed places: give it as `cluster`",
+    ),
+    "a number of boards": (
+        lambda: emuchain.plan("vgg16", 4),
+        "numbers are given by their names, such as devices=4",
+    ),
+    "one of training": (
+        lambda: emuchain.train("vgg16", 4),
+        "numbers are given by their names, such as devices=4",
+    ),
+    "settings as a mapping": (
+        lambda: emuchain.plan("vgg16", {"devices": 4}),
+        "unknown key `devices` = 4; it is a key of a run",
+    ),
+    "too many places": (
+        lambda: emuchain.plan("vgg16", "u280", 4),
+        "too many positional arguments; give further ones by their names",
+    ),
+    "inputs, targets": (
+        lambda: emuchain.train("quick-cifar", MAPS, NUMBERS),
+        "inputs and targets are one argument, (inputs, targets)",
+    ),
+    "dropout": (lambda: emuchain.train(dropout=0.1), "dropout stands in the network's file"),
+    "data to test with": (
+        lambda: emuchain.train(validation_data=(MAPS, NUMBERS)),
+        "`emuchain.as_data(train, test)` has both",
+    ),
+    "callbacks": (lambda: emuchain.train(callbacks=[]), "`on_step` and `on_epoch` are called"),
+    "a path that is True": (
+        lambda: emuchain.train(checkpoint=True),
+        "should be a valid string, the path of a file",
+    ),
+    "a function of rates": (
+        lambda: emuchain.train(lr_schedule=lambda step: 0.1),
+        "a function of your own is registered as a class",
+    ),
+    "a study of lr": (lambda: emuchain.study(lr=[0.1, 0.2]), "did you mean `learning_rate`?"),
+    "a sweep of rates": (
+        lambda: emuchain.sweep(learning_rate=[0.1, 0.2]),
+        "it changes no times; `study` trains with several values of it",
+    ),
+    "predictions of a network": (
+        lambda: emuchain.predict("quick-cifar", MAPS),
+        "a network, which has no weights yet",
+    ),
+    "sizes as text": (
+        lambda: emuchain.load_network(network(input="3x8x8")),
+        "`input` = '3x8x8': should be a list: [3, 8, 8]",
+    ),
+    "no channels": (
+        lambda: emuchain.load_network(network(input=[8])),
+        "`input` = [8]: should have 3 values",
+    ),
+    "layers by name": (
+        lambda: emuchain.load_network(network(layers=["fc"])),
+        "`layers[0]` = 'fc': should be a table, { KEY = VALUE, … }",
+    ),
+    "a layer without type": (
+        lambda: emuchain.load_network(network(layers=[{"features": 3}])),
+        "key `layers[0].type` is missing",
+    ),
+    "a layer of PyTorch": (
+        lambda: emuchain.load_network(network(layers=[{"type": "linear", "features": 3}])),
+        "unknown type 'linear'; did you mean `fc`?",
+    ),
+    "flatten": (
+        lambda: emuchain.load_network(network(layers=[{"type": "flatten"}])),
+        "fc takes maps as they are; leave it out",
+    ),
+    "a layer's activation": (
+        lambda: emuchain.load_network(
+            network(layers=[{"type": "fc", "features": 3, "activation": "relu"}])
+        ),
+        'an activation is a table of its own, such as { type = "relu" } behind it',
+    ),
+    "a number in quotes": (
+        lambda: emuchain.load_network(network(layers=[{"type": "fc", "features": "3"}])),
+        "should be a valid integer, without quotes",
+    ),
+    "boards by name": (
+        lambda: emuchain.load_cluster({"name": "x", "boards": "u280", "links": LINKS}),
+        'should be a list, such as ["u280"]',
+    ),
+    "boards as names": (
+        lambda: emuchain.load_cluster({"name": "x", "boards": ["u280"], "links": LINKS}),
+        "`boards[0]` = 'u280': should be a table",
+    ),
+    "how many boards": (
+        lambda: emuchain.load_cluster(
+            {"name": "x", "boards": [{"type": "u280", "number": 3}], "links": LINKS}
+        ),
+        "did you mean `count`?",
+    ),
+    "a network's keys": (
+        lambda: emuchain.load_cluster(network()),
+        "it is a key of a network; give that as `network`",
+    ),
     "a number as a run": (lambda: emuchain.evaluate(3), "it should be results, or the path"),
 }
 
@@ -192,6 +328,48 @@ def test_a_call(
         call()
     assert said in one_line(error)
     assert not list(tmp_path.iterdir())
+
+
+FILES = {
+    "run.toml": ("network = vgg16", "text stands in quotes"),
+    "run.yaml": ("network: vgg16", "emuchain reads TOML, no .yaml file"),
+    "run.json": ('{"network": "vgg16"}', "emuchain reads TOML, no .json file"),
+    "lr.toml": ("lr = 0.1", "did you mean `learning_rate`? docs/configuration.md has all keys"),
+    "layer.toml": ('[[layer]]\ntype = "fc"', "a file with `layers` is a network's"),
+    "links.toml": ("[links]\nlatency_ns = 5", "the file is a cluster's; give it as `cluster`"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file(
+    name: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, said = FILES[name]
+    pathlib.Path(name).write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", name])
+    [line] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith(f"emuchain: error: {name}: ") and said in line
+
+
+def test_a_run_as_a_network(tmp_path: pathlib.Path, one_line: OneLine) -> None:
+    (tmp_path / "run.toml").write_text('network = "vgg16"')
+    with pytest.raises(emuchain.InputError) as error:
+        emuchain.plan(tmp_path / "run.toml")
+    assert "it is a key of a run; such a file is read by `emuchain plan`" in one_line(error)
+
+
+def test_named_arrays_are_data() -> None:
+    named = {"inputs": MAPS, "targets": NUMBERS}
+    by_place, by_name = (
+        emuchain.train("quick-cifar", *place, **name, batch=5)
+        for place, name in (((named,), {}), ((), {"data": named}))
+    )
+    assert [*by_place.history["train_loss"]] == [*by_name.history["train_loss"]]
 
 
 @pytest.mark.parametrize(
@@ -211,4 +389,9 @@ def test_what_no_hardware_has(change: str, said: str, capsys: pytest.CaptureFixt
 
 
 def test_how_many() -> None:
-    assert len(COMMANDS) + len(CALLS) >= 80
+    assert len(COMMANDS) + len(CALLS) + len(FILES) >= 140
+
+
+def test_no_key_is_said_to_be_elsewhere() -> None:
+    assert not ELSEWHERE.keys() & {*Config.model_fields}
+    assert {*OTHER_NAMES.values()} <= {*Config.model_fields}

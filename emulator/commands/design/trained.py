@@ -15,7 +15,7 @@ from ...common import InputError, plural
 from ...config import roles
 from ..frame.command import Answer, json_option, plot_option, set_option
 from ..frame.kernels import load, starting
-from ..frame.named import PICTURE, Named, count_option, switch
+from ..frame.named import PICTURE, Named, NumberOfSeeds, count_option, switch
 from ..frame.output import tell
 from .study import study
 from .sweep import SweepCommand
@@ -51,7 +51,13 @@ class StudyTrainCommand(SweepCommand):
 
 @click.command(cls=StudyTrainCommand)
 @click.argument("network", type=Named(roles.NETWORKS))
-@count_option("--seeds", "Seeds of each combination.  [default: 3]", default=3, metavar="N")
+@click.option(
+    "--seeds",
+    type=NumberOfSeeds(min=1),
+    default=3,
+    metavar="N",
+    help="Seeds of each combination.  [default: 3]",
+)
 @plot_option("Draw accuracies, or losses, over virtual time.")
 @click.option(
     "--csv",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from ...common import NO_FILE, InputError, NamedFiles, did_you_mean
-from ...config import OTHER_NAMES, roles
+from ...common import NO_FILE, InputError, NamedFiles, did_you_mean, kind_named
+from ...config import ELSEWHERE, OTHER_NAMES, roles
 from .kernels import starting
 from .named import Named
 
@@ -177,6 +179,19 @@ def _named(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
+def _key(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _of_other(name: str) -> str:
+    """Return the key of a run that a name says, as its flag has it."""
+    return OTHER_NAMES.get(name, name).replace("_", "-")
+
+
+_OF_RUNS = "--devices"
+"""A flag that commands have which take the keys of a run."""
+_DATA = ("shapes", "text")
+
 USUAL_FLAGS = {
     **{_named(name): _named(key) for name, key in OTHER_NAMES.items()},
     **dict.fromkeys(("--lr-step", "--lr-decay"), "--lr-schedule step:every=1000,factor=0.1"),
@@ -214,6 +229,7 @@ class FileCommand(click.Command):
     give instead.
     """
 
+    allow_extra_args = True  # `parse_args` refuses them, and says what is meant
     takes_ranks = False
     """Whether several ranks share its work; otherwise it is one process."""
 
@@ -224,19 +240,67 @@ class FileCommand(click.Command):
         self._meant = meant
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See click; of a flag that the command does not have, say what is meant."""
+        """See click; of a flag or word that the command does not have, say what is meant."""
         try:
-            return super().parse_args(ctx, args)
+            others = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            meant = self._meant.get(error.option_name) or self._usual(ctx, error.option_name)
-            if meant is None:
+            flag = error.option_name
+            meant = self._meant.get(flag) or self._usual(ctx, flag)
+            if meant is not None:
+                message = f"No such option '{flag}'. Did you mean {meant!r}?"
+            elif _key(flag) in ELSEWHERE and _OF_RUNS in self._known(ctx):
+                message = f"No such option '{flag}': {ELSEWHERE[_key(flag)]}."
+            else:
                 raise
-            message = f"No such option '{error.option_name}'. Did you mean {meant!r}?"
-            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
+            raise click.NoSuchOption(flag, message, ctx=error.ctx) from None
+        if others and not ctx.resilient_parsing:
+            noun = "arguments" if len(others) > 1 else "argument"
+            said = self._said(ctx, others[0])
+            ctx.fail(f"Got unexpected extra {noun} ({' '.join(others)}){said}")
+        return others
+
+    def _said(self, ctx: click.Context, word: str) -> str:
+        """Return what a word behind a command's arguments may say, for the end of a message."""
+        known = self._known(ctx)
+        first = next(
+            (
+                ctx.params.get(param.name or "")
+                for param in self.get_params(ctx)
+                if isinstance(param, click.Argument)
+            ),
+            None,
+        )
+        meant = ""
+        changes = ctx.params.get(CHANGES) or ()
+        if isinstance(changes, tuple) and any("=" not in change for change in changes):
+            meant = f"{SET} {changes[-1]}={word}"
+        elif "--cluster" in known and kind_named(word) == "cluster":
+            meant = f"--cluster {word}"
+        elif "--cluster" in known and kind_named(word) and kind_named(str(first)) == "cluster":
+            return (
+                f"; network and cluster have changed places: `{ctx.command_path} {word} --cluster"
+                f" {first}`"
+            )
+        elif kind_named(word) and kind_named(str(first)) and self._takes_several(ctx):
+            meant = f"{first},{word}"
+        elif (flag := f"--{_of_other(word.partition('=')[0])}") in known and "=" in word:
+            meant = f"{flag} {word.partition('=')[2]}"
+        elif _OF_RUNS in known and re.fullmatch(r"\d[\d,:-]*", word):
+            meant = f"{_OF_RUNS} {word}"
+        elif "--data" in known and (word in _DATA or os.path.exists(word)):
+            meant = f"--data {word}"
+        return f". Did you mean '{meant}'?" if meant else ""
+
+    def _takes_several(self, ctx: click.Context) -> bool:
+        roles_of = [getattr(param.type, "role", NO_FILE) for param in self.get_params(ctx)]
+        return roles.NETWORKS in roles_of
+
+    def _known(self, ctx: click.Context) -> set[str]:
+        return {name for param in self.get_params(ctx) for name in param.opts}
 
     def _usual(self, ctx: click.Context, flag: str) -> str | None:
         """Return what a flag that other programs have is called here, if the command has it."""
-        known = {name for param in self.get_params(ctx) for name in param.opts}
+        known = self._known(ctx)
         # Keys of a cluster are flags of some commands, such as `sweep`, and what `--set` has of others.
         table, dot, _ = flag.partition(".")
         is_key = dot and not any(name.startswith(f"{table}.") for name in known)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ...common import InputError, NamedFiles, did_you_mean, listed
+from ...common import InputError, NamedFiles, did_you_mean, kind_named, listed
 from ...config import GROUPS, roles
 from .command import CHANGES, SET, FileCommand, Restart, with_changes
 from .kernels import starting
@@ -40,6 +40,12 @@ class Subject(NamedTuple):
     config_file: str | None = None
 
 
+def _schedules() -> Iterable[str]:
+    from ...schedule import schedules
+
+    return schedules()
+
+
 def subject_of(word: str | None) -> Subject:
     """Return what `word` names: a network that comes with emuchain, an ONNX file, or a TOML file,
     by its keys.
@@ -56,6 +62,12 @@ def subject_of(word: str | None) -> Subject:
         return Subject(network=word)
     path = pathlib.Path(word)
     if not (word.lower().endswith(".toml") or os.path.isfile(word)):
+        kind = "schedule" if word in _schedules() else kind_named(word)
+        if kind:
+            raise InputError(
+                f"{word!r}: is a {kind}, no network; give the network first, and `--{kind} {word}`"
+                " behind it"
+            )
         raise InputError(
             f"{word!r}: neither a `network` that comes with emuchain nor a TOML or ONNX file; "
             f"{did_you_mean(word, zoo())}known networks: {listed('network', word, zoo())}"

@@ -26,6 +26,7 @@ from ...common import (
     InputError,
     WholeFile,
     escaped,
+    kind_named,
     kind_of,
     open_file,
     plural,
@@ -328,7 +329,10 @@ def _kind(path: str, blame: str, wanted: str) -> FileKind | None:
             is_hdf5 = file.read(len(HDF5_HEAD)) == HDF5_HEAD
         return None if is_hdf5 else kind_of(path)
     except FileNotFoundError:
-        raise InputError(f"{blame}: no such file; it should be {wanted}") from None
+        is_network = kind_named(path) == "network"
+        why = "a network, which has no weights yet" if is_network else "no such file"
+        how = f", as `emuchain train {path} --out run.h5` writes it" if is_network else ""
+        raise InputError(f"{blame}: {why}; it should be {wanted}{how}") from None
     except (OSError, ValueError) as error:
         raise InputError(
             f"{blame}: cannot be read: {getattr(error, 'strerror', None) or error}"

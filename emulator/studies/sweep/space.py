@@ -16,7 +16,7 @@ from typing import Any
 
 from ...cluster import Cluster, changeable_keys, load_cluster
 from ...common import InputError, did_you_mean, plural, validate
-from ...config import RUN_ONLY_KEYS, Config, settings_config
+from ...config import ELSEWHERE, OTHER_NAMES, RUN_ONLY_KEYS, Config, settings_config
 from ...data import Reading
 from ...network import Network, TorchNetwork
 from ...plan import network_of
@@ -69,10 +69,12 @@ class Space:
             InputError: a key is unknown, or has no values.
         """
         first = {"network": "quick-cifar", "cluster": "vc709", "devices": None}
-        known = sweepable_keys() if known is None else known
+        sweeps, known = known is None, sweepable_keys() if known is None else known
         for key in values:
             if key not in known:
-                hint = did_you_mean(key, known)
+                hint = did_you_mean(key, known, OTHER_NAMES, ELSEWHERE)
+                if key in Config.model_fields and sweeps:
+                    hint = "it changes no times; `study` trains with several values of it; "
                 raise InputError(
                     f"{blame}: `{key}` cannot be swept; {hint}keys: {', '.join(known)}"
                 )
