@@ -1,5 +1,5 @@
 from .attention import Attention, backward, forward, warm
-from .operands import Operand
+from .operands import Operand, Scale, largest_finite
 from .summed import SummedAttention, SumRounding, drawn, warm_summed
 from .terms import (
     add_by_bucket,
@@ -14,6 +14,7 @@ from .terms import (
 __all__ = [
     "Attention",
     "Operand",
+    "Scale",
     "SumRounding",
     "SummedAttention",
     "add_by_bucket",
@@ -23,6 +24,7 @@ __all__ = [
     "by_distance",
     "drawn",
     "forward",
+    "largest_finite",
     "sloped",
     "table_places",
     "table_rows",

@@ -27,12 +27,12 @@ import numpy as np
 from ..conv.layout import SIDE, transpose_block
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import WIDTH, clear, copy
-from ..quantise.loops import round_columns, round_rows
+from ..quantise.loops import round_columns, round_rows, round_under_scale
 from ..quantise.philox import DRAWN, Source
 from ..quantise.rounding import Blocks, Tensors
 from ..quantise.tensors import round_tensor_columns
 from .attention import BLOCK, Work
-from .operands import BY_BLOCK, BY_TENSOR, WHOLE
+from .operands import BY_BLOCK, BY_SCALE, BY_TENSOR, WHOLE
 from .products import (
     PANEL,
     PART,
@@ -143,6 +143,8 @@ def _round(block: Any, narrow: Any, element: Any, sample: Any, memory: Any, plac
             form.size, keys, BLOCK, 1, form.most, form.largest, form.least, form.scale
         )
         round_tensor_columns(bits, bits, True, own_form, limits, source, words, numbers, counts)
+    elif narrow.way == BY_SCALE:
+        round_under_scale(bits, narrow.scale, limits, source, words, numbers, counts)
     else:
         round_rows(bits, bits, True, limits, source, words, numbers, counts)
 

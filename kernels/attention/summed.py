@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from ..conv import Convolution, Sums
 from ..jit import Floats, Kernels
 from ..number import BlockGrid, Rounding
-from ..quantise import Draws, on_blocks, on_grid
+from ..quantise import Draws, on_blocks
 from .attention import BLOCK, Attention, Lengths, Rows, Shape
 from .operands import Operand
 
@@ -405,7 +405,7 @@ def _rounded(
     if isinstance(grid, BlockGrid):
         key: Any = {"tensor": pairs.shape[-1], "out": pairs, "counts": operand.counts}
         return on_blocks(pairs, grid, pairs.ndim - 1, operand.rounding, words, **key)
-    return on_grid(pairs, grid, operand.rounding, words, out=pairs, counts=operand.counts)
+    return operand.on_grid(pairs, words)
 
 
 def drawn(draws: Draws, size: int, some: slice = slice(None)) -> NDArray[np.uint32]:

@@ -27,6 +27,7 @@ from .element import (
     BY_COUNT,
     BY_HALF,
     BY_SUM,
+    INFINITY,
     MAGNITUDE,
     QUIET_NAN,
     by_half,
@@ -195,6 +196,25 @@ def round_piece(values: Any, results: Any, drawn: Any, limits: Any, counts: Any)
             )
     counts[0] += over
     counts[1] += flushed
+
+
+@compiled
+def round_under_scale(
+    bits: Any, scale: Any, limits: Any, source: Any, words: Any, numbers: Any, counts: Any
+) -> None:
+    """Round numbers in place under a scale of all: they are multiplied by `scale.down`, rounded,
+    and multiplied by `scale.up`. The largest finite magnitude before goes to `scale.largest`.
+    """
+    in_wide_vectors()
+    down, up, most = np.float32(scale.down), np.float32(scale.up), np.uint32(0)
+    for place in range(bits.size):
+        magnitude = np.uint32(bits[place] & np.uint32(MAGNITUDE))
+        most = max(most, magnitude if magnitude < np.uint32(INFINITY) else np.uint32(0))
+        bits[place] = np.float32(np.uint32(bits[place]).view(np.float32) * down).view(np.uint32)
+    scale.largest[0] = max(scale.largest[0], np.uint32(most).view(np.float32))
+    round_rows(bits, bits, True, limits, source, words, numbers, counts)
+    for place in range(bits.size):
+        bits[place] = np.float32(np.uint32(bits[place]).view(np.float32) * up).view(np.uint32)
 
 
 _USUAL_BYTES = FLOAT_BYTES * USUAL

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..attention.operands import BY_BLOCK, BY_TENSOR
+from ..attention.operands import BY_BLOCK, BY_SCALE, BY_TENSOR
 from ..jit import FLOAT_BYTES, compiled
 from ..llvm import copy
-from ..quantise.loops import round_lines, round_rows
+from ..quantise.loops import round_lines, round_rows, round_under_scale
 from ..quantise.philox import DRAWN, Source
 from ..quantise.rounding import Blocks, Tensors
 from ..quantise.tensors import round_tensor_lines
@@ -43,6 +43,8 @@ def _round(narrow: Any, bits: Any, size: Any, line: Any, sample: Any) -> None:
         form = narrow.tensors
         tensors = Tensors(form.size, size, 1, size, form.most, form.largest, form.least, form.scale)
         round_tensor_lines(bits, bits, True, tensors, limits, source, words, numbers, counts)
+    elif narrow.way == BY_SCALE:
+        round_under_scale(bits, narrow.scale, limits, source, words, numbers, counts)
     else:
         round_rows(bits, bits, True, limits, source, words, numbers, counts)
 

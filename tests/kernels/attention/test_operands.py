@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emuchain.kernels.attention import Attention, Operand
+from emuchain.kernels.attention import Attention, Operand, Scale
 from emuchain.kernels.number import BlockGrid, FloatGrid, Rounding, number_format
 from emuchain.kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid
 
@@ -31,7 +31,11 @@ FORMS = {
     "mxfp4 by chance": ("mxfp4", Rounding.STOCHASTIC),
     "nvfp4": ("nvfp4", Rounding.EVEN),
     "nvfp4 by chance": ("nvfp4", Rounding.STOCHASTIC),
+    "fp8 under a scale": ("fp8", Rounding.EVEN),
+    "int8 by chance under a scale": ("int8", Rounding.STOCHASTIC),
 }
+SCALES = {"fp8 under a scale": (-11, -13), "int8 by chance under a scale": (-2, 3)}
+"""Exponents of the scales of shares, and of errors of scores."""
 To = Callable[[np.ndarray, int], np.ndarray]
 
 
@@ -43,26 +47,35 @@ def grid_of(name: str) -> FloatGrid | BlockGrid:
 
 def operand(name: str, purpose: int, numbers: np.ndarray, first: int = FIRST) -> Operand:
     words = Draws(PhiloxStream(SEED, 5, purpose, 0), first, numbers=numbers)
-    return Operand(grid_of(name), FORMS[name][1], words, np.zeros(2, np.int64))
+    scale = Scale(SCALES[name][purpose // 2], np.zeros(1, F)) if name in SCALES else None
+    return Operand(grid_of(name), FORMS[name][1], words, np.zeros(2, np.int64), scale)
 
 
-def rounding(name: str, purpose: int, number: int, head: int, rows: int) -> To:
-    """How the reference rounds what a query has of its keys, a word each from the stated place."""
+def rounding(
+    name: str, purpose: int, number: int, head: int, rows: int, largest: np.ndarray
+) -> To:
+    """How the reference rounds what a query has of its keys, a word each from the stated place; the
+    largest number is noted.
+    """
+    exponent = SCALES.get(name, (0, 0))[purpose // 2]
     stream, grid = PhiloxStream(SEED, 5, purpose, number), grid_of(name)
 
     def to(values: np.ndarray, query: int) -> np.ndarray:
         places = (FIRST + (head * rows + key) * rows + query for key in range(len(values)))
         words = np.array([stream.words(place, 1)[0] for place in places], np.uint32)
         own = np.ascontiguousarray(values, F)
+        largest[purpose // 2] = max(largest[purpose // 2], np.abs(own).max(initial=0))
         if isinstance(grid, BlockGrid):
             return on_blocks(own, grid, 0, FORMS[name][1], words)
-        return on_grid(own, grid, FORMS[name][1], words)
+        down, up = (F(2.0 ** (sign * exponent)) for sign in (-1, 1))
+        return on_grid(own * down, grid, FORMS[name][1], words) * up
 
     return to
 
 
-def expected(case: Case, name: str) -> list[np.ndarray]:
-    """What `Case.run` returns with rounded operands."""
+def expected(case: Case, name: str) -> tuple[list[np.ndarray], np.ndarray]:
+    """What `Case.run` returns with rounded operands, and the largest ones before."""
+    largest = np.zeros(2, F)
     x = case.x.reshape(case.samples, case.rows, case.heads, 3, case.size)
     dy = case.dy.reshape(case.samples, case.rows, case.heads, case.size)
     lengths = case.masks.get("lengths", [case.rows] * case.samples)
@@ -72,24 +85,25 @@ def expected(case: Case, name: str) -> list[np.ndarray]:
     for n, h in np.ndindex(case.samples, case.heads):
         q, k, v = (np.ascontiguousarray(x[n, :, h, place]) for place in range(3))
         own = np.ascontiguousarray(dy[n, :, h])
-        both = (rounding(name, purpose, int(NUMBERS[n]), h, case.rows) for purpose in (0, 2))
+        place = int(NUMBERS[n]), h, case.rows, largest
+        both = (rounding(name, purpose, *place) for purpose in (0, 2))
         y[n, :, h], statistics[n, h], *errors = reference.attention(
             *(q, k, v, own, F(case.of_scores), case.causal, lengths[n], kept[n, h], *both)
         )
         dx[n, :, h] = np.stack(errors, 1)
-    return [y.reshape(case.dy.shape) + F(0), statistics, dx.reshape(case.x.shape) + F(0)]
-
-
-def run(case: Case, name: str) -> list[np.ndarray]:
-    numbers = NUMBERS[: case.samples]
-    return case.run(operand(name, 0, numbers), operand(name, 2, numbers))
+    made = [y.reshape(case.dy.shape) + F(0), statistics, dx.reshape(case.x.shape) + F(0)]
+    return made, largest
 
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("case", [*CASES[:9], *CASES[13:]], ids=str)
 def test_every_number_is_the_reference_s(case: Case, name: str) -> None:
-    y, statistics, dx = run(case, name)
-    assert same_bits([y, statistics + F(0), dx], expected(case, name))
+    operands = [operand(name, purpose, NUMBERS[: case.samples]) for purpose in (0, 2)]
+    y, statistics, dx = case.run(*operands)
+    bits, largest = expected(case, name)
+    assert same_bits([y, statistics + F(0), dx], bits)
+    if name in SCALES:
+        assert [own.scale.largest[0] for own in operands if own.scale] == [*largest]
     assert not same_bits([y], case.run()[:1]) or case.rows == 1
 
 
@@ -168,6 +182,11 @@ def test_one_kind_alone() -> None:
 def test_draws_that_are_missing(words: Draws | None) -> None:
     with pytest.raises(ValueError, match="need draws with the samples' numbers"):
         Operand(grid_of("bf16"), Rounding.STOCHASTIC, words)
+
+
+def test_blocks_have_scales_of_their_own() -> None:
+    with pytest.raises(ValueError, match="blocks have scales of their own"):
+        Operand(grid_of("mxfp8"), scale=Scale(0, np.zeros(1, F)))
 
 
 def test_draws_that_do_not_fit() -> None:
