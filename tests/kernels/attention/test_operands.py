@@ -51,9 +51,7 @@ def operand(name: str, purpose: int, numbers: np.ndarray, first: int = FIRST) ->
     return Operand(grid_of(name), FORMS[name][1], words, np.zeros(2, np.int64), scale)
 
 
-def rounding(
-    name: str, purpose: int, number: int, head: int, rows: int, largest: np.ndarray
-) -> To:
+def rounding(name: str, purpose: int, number: int, head: int, rows: int, largest: np.ndarray) -> To:
     """How the reference rounds what a query has of its keys, a word each from the stated place; the
     largest number is noted.
     """
