@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ...comm import Observer, Served, Times, others_first
 from ...comm.exchange import Gradient, OnExchange
 from ...kernels.codec import Codec
-from ..mapping import DataPath, LargestWeights, StreamKey, TiedWeights
+from ..mapping import DataPath, LargestNumbers, StreamKey, TiedWeights
 from ..schedule import MOVES, Action, Kind, MicroBatch, SampleSpan, with_versions
 from ..timing import DeviceClock, StageClock, Timeline, exchange_name
 from .ends import Tally
@@ -38,9 +38,9 @@ from .ports import Maps, Ports
 from .sideband import (
     Balanced,
     NormSums,
+    SharedScales,
     Squares,
     Tied,
-    WeightScales,
     end_with_gathers,
     squares_of_shares,
 )
@@ -143,7 +143,7 @@ class Device:
         codec: Codec,
         tied: tuple[TiedWeights, ...] = (),
         norm: NormSums | None = None,
-        largest: Sequence[LargestWeights] = (),
+        largest: Sequence[LargestNumbers] = (),
     ) -> None:
         self.clock, self.numerics = clock, numerics
         self.exchange: Exchange | None = None
@@ -152,7 +152,7 @@ class Device:
             numerics.attach(ports)
         self.balanced = Balanced(clock, numerics, ports, codec)
         self._tied, self._norm = Tied(clock, numerics, ports, tied), norm
-        self._weight_scales = WeightScales(numerics, ports, largest)
+        self._scales = SharedScales(numerics, ports, largest)
         self._gradients, self._next_gradient = (
             dict[int, SampleSpan](),
             0,
@@ -227,7 +227,7 @@ class Device:
             *self.balanced.relays(epoch.step_samples),
             *self._tied.relays(steps),
             *norm,
-            *self._weight_scales.relays(steps),
+            *self._scales.relays(steps),
             *self._lanes.serve(),
         ]
 
@@ -387,7 +387,11 @@ class Device:
         self._sums = _Sums(samples, came_ps, rule, exchanged_ps, stored)
 
     async def join_sums(self) -> None:
-        """Take the gradients of tied weights, and give the squares of all, before an update."""
+        """Take the gradients of tied weights, and give the squares of all and what numbers of the
+        mini-batch need, before an update.
+        """
+        if self._scales.drains:
+            self._scales.offer()
         sums, numerics = self._sums, self.numerics
         whole_ps = max(sums.whole_ps, await self._tied.collect())
         self._sums = sums = dataclasses.replace(sums, whole_ps=whole_ps)
@@ -410,10 +414,11 @@ class Device:
                 rule = numerics.normed(rule, squares)
         self.balanced.update_stored(step, sums.stored, sums.samples, rule)
         shares = self.exchange is not None and self.exchange.in_halves
-        await self._weight_scales.hear(self.exchange if shares else None)
+        await self._scales.hear(self.exchange if shares else None)
         if numerics is not None and rule is not None:
             numerics.update(sums.samples, rule, keeps=keeps)
-        self._weight_scales.offer()
+        if not self._scales.drains:
+            self._scales.offer()
         await self.balanced.take_weights()
         gathered_ps = await self._gather_weights(sums, whole_ps)
         self.clock.update(sums.came_ps, whole_ps, keeps=keeps, gathered_ps=gathered_ps)

@@ -43,6 +43,7 @@ from .memories import Bpram
 from .ports import Maps, Ports, Values
 from .recompute import Recomputed
 from .rules import Rule
+from .scales import TensorScales
 from .sfu import Sfu
 from .slices import ConvSlice, DotSlice, Learnt, Lengths, SliceNumerics
 
@@ -81,11 +82,8 @@ class DeviceNumerics:
         self.source: ImageSource | None = None
         self.head: SoftmaxHead | None = None
         self._blocks, self._formats = blocks, formats
-        tensors = (
-            tensor
-            for part in streams.slices
-            for tensor in (*part.layer.takes, *part.layer.hands_on)
-        )
+        layers = (part.layer for part in streams.slices)
+        tensors = (tensor for layer in layers for tensor in (*layer.takes, *layer.hands_on))
         self._scale = LossScale(1 if formats is None else formats.precision.loss_scale)
         self._fixed = frozenset(tensor.number for tensor in tensors if tensor.fixed)
         self._newest = 0
@@ -376,9 +374,7 @@ class DeviceNumerics:
             numerics.gradient(whole)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
-        """Carry out U: make the next version of the weights from the mean of the gradients over
-        `samples`.
-        """
+        """Carry out U: make the next version of the weights from gradients of `samples`."""
         for numerics in self.slices:
             if numerics.part.layer.frozen:
                 numerics.repeat(keeps=keeps)
@@ -506,6 +502,11 @@ class DeviceNumerics:
         """Drop versions of the weights after their last use."""
         for numerics in self.slices:
             numerics.free(versions)
+
+    @property
+    def scales(self) -> TensorScales | None:
+        """The scales of what it rounds; None in single precision."""
+        return None if self._formats is None else self._formats.scales
 
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""

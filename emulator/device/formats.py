@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Arena
-from ...kernels.attention import Operand
+from ...kernels.attention import Operand, Scale, largest_finite
 from ...kernels.number import BlockGrid, FloatGrid, NumberFormat, Rounding
 from ...kernels.quantise import Draws, PhiloxStream, on_blocks, on_grid, transform
 from ..mapping import Cut, Slice, first_own
@@ -157,20 +157,47 @@ class MapFormats:
         counts = None if samples is None else self.tally.of_kind(kind, maps.size)
         words = Draws(PhiloxStream(self.seed, tensor, KINDS.index(kind), 0), numbers=samples)
         out = maps if kind == "errors" and maps.flags.carray else self.arena.take(maps.shape)
-        row, history = math.prod(maps.shape[2:]), self.precision.history
-        if not history or not isinstance(number.grid, FloatGrid):
+        row, scale = math.prod(maps.shape[2:]), self.scale(kind, tensor, place, samples)
+        if scale is None:
             return round_into(maps, out, number, rounding, -1, words, counts, row)
-        name = name_of_scale(kind, place, tensor)
-        scale = self.scales.exponent(name, maps, number.grid.largest, history, samples)
-        np.multiply(maps, np.float32(2.0**-scale), out=out)
+        scale.largest[0] = largest_finite(maps)
+        self.note(kind, tensor, place, samples, scale)
+        np.multiply(maps, np.float32(2.0**-scale.exponent), out=out)
         made = round_into(out, out, number, rounding, -1, words, counts, row)
-        made *= np.float32(2.0**scale)
+        made *= np.float32(2.0**scale.exponent)
         return made
 
     def scales_of(self, samples: Numbers | None) -> SampleScales | None:
         """Return the scales of the maps of some samples, if any have one."""
         has_any = any(own.history for own in self.precision.all_of)
         return SampleScales(self.scales, samples) if has_any else None
+
+    def scale(
+        self,
+        kind: Literal["activations", "errors"],
+        tensor: int,
+        place: str,
+        samples: Numbers | None,
+        *,
+        shared: bool = False,
+    ) -> Scale | None:
+        """Return the scale of a tensor, or of operands within the layer that makes it, at a place;
+        None without one. What is `shared` by several devices, these tell each other.
+        """
+        if not self.precision.scales(kind):
+            return None
+        name, history = name_of_scale(kind, place, tensor), self.precision.history
+        exponent = self.scales.exponent(name, history, samples, shared=shared)
+        return Scale(exponent, np.zeros(1, np.float32))
+
+    def note(
+        self, kind: str, tensor: int, place: str, samples: Numbers | None, scale: Scale | None
+    ) -> None:
+        """Note the largest number that was rounded under a scale, if there is one."""
+        if scale is not None:
+            grid, most = self.precision.format(kind).grid, float(scale.largest[0])
+            assert isinstance(grid, FloatGrid)
+            self.scales.note(name_of_scale(kind, place, tensor), most, grid.largest, samples)
 
     def operand(
         self,
@@ -180,6 +207,7 @@ class MapFormats:
         samples: Numbers | None,
         values: int,
         place: int = 0,
+        scale: Scale | None = None,
     ) -> Operand | None:
         """Return how operands within a layer that makes a tensor are rounded to the format of their
         kind; None if they are not.
@@ -192,11 +220,11 @@ class MapFormats:
             return None
         if samples is None:
             even = Rounding.EVEN if rounding is Rounding.STOCHASTIC else rounding
-            return Operand(number.grid, even)
+            return Operand(number.grid, even, scale=scale)
         purpose = _OPERANDS + _PLACES * place + KINDS.index(kind)
         words = Draws(PhiloxStream(self.seed, tensor, purpose, 0), first, numbers=samples)
         counts = self.tally.of_kind(kind, values) if values else None
-        return Operand(number.grid, rounding, words, counts)
+        return Operand(number.grid, rounding, words, counts, scale)
 
     def in_pixels(
         self,
@@ -265,9 +293,18 @@ class MapFormats:
         """Round the errors of a slice's own outputs in place, where each slice makes its own: these
         are whole blocks.
         """
-        if self.precision.errors.grid is not None:
-            tensor, begin = part.layer.makes.number, part.out_channels.start
-            self._round_channels(dy, tensor, begin, part.layer.channels, samples)
+        if self.precision.errors.grid is None:
+            return
+        tensor, begin = part.layer.makes.number, part.out_channels.start
+        shared = not (part.is_first and part.is_last)
+        scale = self.scale("errors", tensor, "logits", samples, shared=shared)
+        if scale is not None:
+            scale.largest[0] = largest_finite(dy)
+            self.note("errors", tensor, "logits", samples, scale)
+            dy *= np.float32(2.0**-scale.exponent)
+        self._round_channels(dy, tensor, begin, part.layer.channels, samples)
+        if scale is not None:
+            dy *= np.float32(2.0**scale.exponent)
 
     def _round_channels(
         self, own: Data, tensor: int, begin: int, channels: int, samples: Numbers | None

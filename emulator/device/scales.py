@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.attention import largest_finite
 from ..mapping import DataPath, StreamKey
 
 _PREFIX = "scale_"
@@ -37,7 +38,7 @@ _IN_FLIGHT = 1024
 
 def name_of_scale(kind: str, place: str, tensor: int) -> str:
     """Return the name of the scale of a tensor: of what a layer makes (`outputs`), or reads
-    (`inputs`).
+    (`inputs`), or of operands within it.
     """
     return f"{kind}_{place}_{tensor}"
 
@@ -72,53 +73,79 @@ class SampleScales:
 
 @dataclasses.dataclass
 class _Tensor:
-    """Exponents of the scales that mini-batches would have needed, and the one that runs."""
+    """Exponents of the scales that mini-batches would have needed, None where all was 0.
+
+    `known` are those of mini-batches that tell scales, `noted` of those that go on, so far, and
+    `told` of those that all slices of a layer have told, by their numbers; `step` is the newest
+    that goes on. Weights have one that goes on, 0, and `step` counts updates.
+    """
 
     known: list[int] = dataclasses.field(default_factory=list)
     step: int = -1
-    newest: int | None = None
+    noted: dict[int, int | None] = dataclasses.field(default_factory=dict)
+    told: dict[int, int | None] = dataclasses.field(default_factory=dict)
 
     @property
     def all_known(self) -> list[int]:
-        return [*self.known, *([] if self.newest is None else [self.newest])]
+        waiting = (*sorted(self.told.items()), *sorted(self.noted.items()))
+        return [*self.known, *(exponent for _, exponent in waiting if exponent is not None)]
+
+    @property
+    def running(self) -> int:
+        return max(self.known, default=0)
+
+    def note(self, step: int, needed: int | None) -> None:
+        """Note what numbers of a mini-batch would need."""
+        both = (one for one in (self.noted.get(step), needed) if one is not None)
+        self.noted[step] = max(both, default=None)
+
+    def end(self, waiting: dict[int, int | None], last: int, history: int) -> None:
+        """Let mini-batches up to the `last` of those that wait tell scales."""
+        ended = [waiting.pop(step) for step in sorted(waiting) if step <= last]
+        self.known.extend(exponent for exponent in ended if exponent is not None)
+        self.known = self.known[-history:]
 
 
 class TensorScales:
     """The scales of what a device rounds; the last `history` mini-batches tell them.
 
-    Mini-batches have `batch` of the `samples` of an epoch.
+    Mini-batches have `batch` of the `samples` of an epoch. What slices of a layer tell each other
+    is of mini-batches that ended `late` ones before.
     """
 
-    def __init__(self, samples: int = 1, batch: int = 1) -> None:
-        self._samples, self._batch = samples, batch
+    def __init__(self, samples: int = 1, batch: int = 1, late: int = 1) -> None:
+        self._samples, self._batch, self.late = samples, batch, late
         self._tensors: dict[str, _Tensor] = {}
         self._in_force: dict[str, dict[int, int]] = {}
 
     def exponent(
-        self,
-        name: str,
-        maps: NDArray[np.float32],
-        largest: float,
-        history: int,
-        samples: NDArray[np.int64] | None,
+        self, name: str, history: int, samples: NDArray[np.int64] | None, *, shared: bool = False
     ) -> int:
-        """Return the exponent of a tensor's scale, and note what these maps would need; in
-        evaluation, without `samples`, nothing is noted.
+        """Return the exponent of a tensor's scale, for samples of a mini-batch; in evaluation,
+        without `samples`, the newest. Of what slices on several devices have `shared`, `tell` says
+        what all need.
         """
-        tensor = self._tensors.setdefault(name, _Tensor())
-        if samples is not None:
-            step = self._step(samples)
-            if step < tensor.step:  # made again, behind F of later mini-batches
-                return self.in_force(name, samples)
-            if step != tensor.step:
-                tensor.known, tensor.step = tensor.all_known[-history:], step
-                tensor.newest = None
-            needed = needed_exponent(maps, largest)
-            if needed is not None:
-                tensor.newest = needed if tensor.newest is None else max(tensor.newest, needed)
-        known = tensor.all_known[-history:] if samples is None else tensor.known
-        self.hear_of_map(name, max(known, default=0), samples)
+        tensor, step = self._tensors.setdefault(name, _Tensor()), self._step(samples)
+        if samples is None:
+            self.hear_of_map(name, max(tensor.all_known[-history:], default=0), None)
+        elif step >= tensor.step:  # else it is made again, behind F of later mini-batches
+            if step > tensor.step:
+                waiting, before = (tensor.told, self.late) if shared else (tensor.noted, 1)
+                tensor.end(waiting, step - before, history)
+                tensor.step = step
+            self.hear_of_map(name, tensor.running, samples)
         return self.in_force(name, samples)
+
+    def note(
+        self, name: str, most: float, largest: float, samples: NDArray[np.int64] | None
+    ) -> None:
+        """Note the largest number of some samples of a mini-batch, for which `exponent` has been
+        asked, in a format that ends at `largest`; in evaluation, or where they are made again,
+        nothing.
+        """
+        tensor, step = self._tensors[name], self._step(samples)
+        if samples is not None and step == tensor.step:
+            tensor.note(step, needed_exponent(most, largest))
 
     def hear_of_map(self, name: str, exponent: int, samples: NDArray[np.int64] | None) -> None:
         """Note the exponent of the scale of a tensor's samples."""
@@ -131,10 +158,31 @@ class TensorScales:
         """Return the exponent of the scale of a tensor's samples; 0 without one."""
         return self._in_force.get(name, {}).get(self._step(samples), 0)
 
+    def ended(self, name: str) -> tuple[int, int | None] | None:
+        """Return the number of the first mini-batch that goes on, which ends with this, and what it
+        would need; None if there is none.
+        """
+        tensor = self._tensors.get(name)
+        if tensor is None or not tensor.noted:
+            return None
+        step = min(tensor.noted)
+        return step, tensor.noted.pop(step)
+
+    def tell(self, name: str, step: int, exponent: int | None) -> None:
+        """Note what a mini-batch that has ended would need of all slices of a layer."""
+        self._tensors[name].told[step] = exponent
+
+    def begin_epoch(self) -> None:
+        """Let all mini-batches that slices have told of tell scales, as none is on the way."""
+        for tensor in self._tensors.values():
+            if tensor.told:
+                tensor.end(tensor.told, max(tensor.told), len(tensor.known) + len(tensor.told))
+
     def begin(self, name: str, weights: NDArray[np.float32], largest: float) -> None:
         """Note the weights of before the first update, unless updates before are known."""
         if name not in self._tensors:
-            self._tensors[name] = _Tensor(newest=needed_exponent(weights, largest))
+            needed = needed_exponent(float(largest_finite(weights)), largest)
+            self._tensors[name] = _Tensor(noted={0: needed})
 
     def of_update(
         self, name: str, weights: NDArray[np.float32], largest: float, history: int
@@ -143,24 +191,23 @@ class TensorScales:
         these would need.
         """
         tensor = self._tensors[name]
-        tensor.known, tensor.step = tensor.all_known[-history:], tensor.step + 1
-        tensor.newest = needed_exponent(weights, largest)
-        return self.running(name)
+        tensor.end(tensor.noted, 0, history)
+        tensor.step += 1
+        tensor.note(0, needed_exponent(float(largest_finite(weights)), largest))
+        return tensor.running
 
     def running(self, name: str) -> int:
         """Return the exponent of the scale of weights."""
         tensor = self._tensors.get(name)
-        return 0 if tensor is None else max(tensor.known, default=0)
+        return 0 if tensor is None else tensor.running
 
     def newest(self, name: str) -> int | None:
         """Return what the newest weights would need."""
-        return self._tensors[name].newest
+        return self._tensors[name].noted.get(0)
 
     def hear(self, name: str, exponent: int | None) -> None:
         """Note what the newest weights would need of all slices of a layer."""
-        tensor = self._tensors[name]
-        needed = [own for own in (tensor.newest, exponent) if own is not None]
-        tensor.newest = max(needed, default=None)
+        self._tensors[name].note(0, exponent)
 
     def _step(self, samples: NDArray[np.int64] | None) -> int:
         """Return the mini-batch of some samples; -1 in evaluation, which has none."""
@@ -230,11 +277,10 @@ def merged_scales(
     }
 
 
-def needed_exponent(maps: NDArray[np.float32], largest: float) -> int | None:
-    """Return the exponent of the least power of two s for which all finite numbers of maps are at
-    most `largest` times s; None where all are 0.
+def needed_exponent(most: float, largest: float) -> int | None:
+    """Return the exponent of the least power of two s for which `most` is at most `largest` times
+    s; None of 0.
     """
-    most = float(np.abs(np.where(np.isfinite(maps), maps, np.float32(0))).max(initial=0))
     if most == 0:
         return None
     fraction, exponent = np.frexp(most)

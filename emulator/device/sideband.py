@@ -1,5 +1,5 @@
 """What devices exchange beside their maps, for updates: balanced parameters, tied weights'
-gradients, a norm, and the largest weights.
+gradients, a norm, and the largest numbers.
 
 Devices in between relay it alongside their own program, each stream in a program of its own:
 
@@ -29,10 +29,12 @@ first and last row, and the table as a whole.
 neither on the cut nor on the order. The device offers its own sum and collects the total. Where
 replicas share updates out, its own sum is that of its share, and first goes to all replicas.
 
-*The largest weights*, by which those of later updates are scaled (`scales.py`), go through the
-boards of a layer and back, in no virtual time: a byte in headers of rows that cross those links
-anyway, in a mini-batch that nothing waits for. Where replicas share updates out, those of a share
-go to all, in headers of the weights that it has updated.
+*The largest numbers*, by which later ones are scaled (`scales.py`), go through the boards of a layer
+and back, in no virtual time: a byte in headers of rows that cross those links anyway. Of weights,
+they are those after the update before, and nothing waits for them in the mini-batch; where replicas
+share updates out, those of a share go to all, in headers of the weights that it has updated. Of
+operands within a layer, rows forward take those of FP to the last board, and errors bring them
+back; those of EB come to the first board with errors, and go to the others with the next rows.
 
 *Weights that replicas share out* (ZeRO's stage 3) are gathered for each use, and here, too, times
 alone: their values go once, after the update.
@@ -51,7 +53,7 @@ from ...comm import Mailbox, Message, Times
 from ...comm.exchange import Gradient, SizeLog
 from ...kernels.codec import Codec
 from ...kernels.optimizers import NOT_FINITE, added
-from ..mapping import DataPath, LargestWeights, NormSum, StreamKey, TiedWeights
+from ..mapping import DataPath, LargestNumbers, NormSum, StreamKey, TiedWeights
 from ..schedule import Kind, MicroBatch, SampleSpan, step_micro_batches
 from ..timing import DeviceClock, StageClock, hop
 from .ports import Ports
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from .device_numerics import DeviceNumerics
     from .memories import Parameter
     from .rules import Rule
+    from .slices import SliceNumerics
 
 Data = NDArray[np.float32]
 
@@ -422,60 +425,89 @@ class NormSums:
         self._ports.send_untimed(key._replace(values=True), step, limbs)
 
 
-SCALED_ARRAYS = 6
-"""Numbers of a message: W, R and P of two directions of a recurrent layer have a scale each."""
+_WEIGHT_ARRAYS = 6
+SCALED_ARRAYS = _WEIGHT_ARRAYS + 4
+"""Numbers of a message: W, R and P of two directions of a recurrent layer have a scale each, and so
+have its states, errors of gates, and what a projection or a reset multiplies, and its errors.
+"""
 
 
-class WeightScales:
-    """A device's part in telling the largest weights of its layers after each update: its own
-    slices' when an epoch begins or an update is done, and all slices' before the next update.
+class SharedScales:
+    """A device's part in telling what the largest numbers of its layers need, of weights after each
+    update, and of operands within layers in a mini-batch: its own slices' when a mini-batch ends,
+    and all slices' before the update. Where the pipeline does not drain, boards to the left are
+    behind, and all slices' are known before the update after: own ones follow the update, and the
+    operands' of an epoch's last mini-batch are left out.
     """
 
     def __init__(
-        self, numerics: DeviceNumerics | None, ports: Ports, layers: Sequence[LargestWeights]
+        self, numerics: DeviceNumerics | None, ports: Ports, layers: Sequence[LargestNumbers]
     ) -> None:
         self._ports, self._device = ports, ports.device
         self._slices = [] if numerics is None else numerics.slices
+        self._scales = None if numerics is None else numerics.scales
         self._shared = [layer for layer in layers if layer.first <= self._device <= layer.last]
-        self._parameters = {
-            layer.number: own.scaled
+        self._held = {
+            layer.number: own
             for layer in self._shared
             for own in self._slices
             if own.part.layer.index == layer.layer.index
         }
         self._offered, self._told = self._mailboxes(), self._mailboxes()
+        self._ended: dict[str, int] = {}
+
+    @property
+    def drains(self) -> bool:
+        """Whether all boards know of a mini-batch before the next one begins."""
+        return self._scales is None or self._scales.late == 1
 
     def _mailboxes(self) -> dict[int, Mailbox]:
         return {layer.number: Mailbox() for layer in self._shared}
 
     def offer(self) -> None:
-        """Give what the newest weights of this device need."""
+        """Give what the newest weights of this device need, and the mini-batch that has ended."""
+        self._ended = {}
         for number, mailbox in self._offered.items():
-            mailbox.put(_needed(self._parameters[number]).reshape(1, 1, 1, -1))
+            own, needed = self._held[number], np.full(SCALED_ARRAYS, -np.inf, np.float32)
+            needed[:_WEIGHT_ARRAYS] = _needed(_scaled(own))
+            for place, name in enumerate(own.operand_scales, _WEIGHT_ARRAYS):
+                ended = None if self._scales is None else self._scales.ended(name)
+                if ended is not None:
+                    self._ended[name], exponent = ended
+                    needed[place] = -np.inf if exponent is None else exponent
+            mailbox.put(needed.reshape(1, 1, 1, -1))
 
     async def hear(self, exchange: Gathering | None) -> None:
         """Take what those of all slices need, before an update; and of the shares of all replicas
         in an `exchange`.
         """
         for number, mailbox in self._told.items():
-            _take_needed(self._parameters[number], await mailbox.get())
+            own, needed = self._held[number], (await mailbox.get()).reshape(-1)
+            _take_needed(_scaled(own), needed)
+            for name, exponent in zip(own.operand_scales, needed[_WEIGHT_ARRAYS:], strict=False):
+                if self._scales is not None and name in self._ended:
+                    told = None if np.isinf(exponent) else int(exponent)
+                    self._scales.tell(name, self._ended[name], told)
         if exchange is not None:
-            for own in (own for own in self._slices if not own.part.layer.frozen and own.scaled):
-                row = np.zeros((exchange.replicas, SCALED_ARRAYS), np.float32)
-                row[exchange.piece] = _needed(own.scaled)
+            for parameters in filter(None, map(_scaled, self._slices)):
+                row = np.zeros((exchange.replicas, _WEIGHT_ARRAYS), np.float32)
+                row[exchange.piece] = _needed(parameters)
                 await exchange.share(Gradient(row.size, row.reshape(-1)))
-                _take_needed(own.scaled, row.max(axis=0))
+                _take_needed(parameters, row.max(axis=0))
 
     def relays(self, steps: int) -> list[Coroutine[Any, Any, None]]:
         """Return the programs of an epoch of `steps` mini-batches, which begins."""
+        if self._scales is not None:
+            self._scales.begin_epoch()
         for own in self._slices:
-            for parameter in own.scaled if not own.part.layer.frozen else ():
+            for parameter in _scaled(own):
                 parameter.begin_scale()
         self._offered, self._told = self._mailboxes(), self._mailboxes()
-        self.offer()
+        if not self.drains:
+            self.offer()
         return [self._relay(layer, steps) for layer in self._shared]
 
-    async def _relay(self, layer: LargestWeights, steps: int) -> None:
+    async def _relay(self, layer: LargestNumbers, steps: int) -> None:
         right, left = (layer.key(forward=way)._replace(values=True) for way in _WAYS)
         for step in range(steps):
             needed = await self._offered[layer.number].get()
@@ -494,9 +526,14 @@ class WeightScales:
         return data
 
 
+def _scaled(own: SliceNumerics) -> list[Parameter]:
+    """Return the parameters of a slice that are rounded under a scale, at updates."""
+    return [] if own.part.layer.frozen else own.scaled
+
+
 def _needed(parameters: Sequence[Parameter]) -> Data:
-    """Return what the newest weights of a slice need, (`SCALED_ARRAYS`,)."""
-    needed = np.full(SCALED_ARRAYS, -np.inf, np.float32)
+    """Return what the newest weights of a slice need, (`_WEIGHT_ARRAYS`,)."""
+    needed = np.full(_WEIGHT_ARRAYS, -np.inf, np.float32)
     for place, parameter in enumerate(parameters):
         exponent = parameter.needed_scale
         needed[place] = -np.inf if exponent is None else exponent

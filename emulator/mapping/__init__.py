@@ -20,10 +20,10 @@ from .balancing import (
 from .coarse import LayerCut, coarse, coarse_shares, cut_layers, partition_layers, whole_layers
 from .device_streams import (
     DeviceStreams,
-    LargestWeights,
+    LargestNumbers,
     gradient_values,
     kept_channels,
-    largest_weights,
+    largest_numbers,
 )
 from .engines import (
     SliceEngines,
@@ -102,7 +102,7 @@ __all__ = [
     "DataPath",
     "DeviceStreams",
     "HandmadeCut",
-    "LargestWeights",
+    "LargestNumbers",
     "LayerCut",
     "Mapping",
     "MemoryStream",
@@ -147,7 +147,7 @@ __all__ = [
     "imbalance",
     "inputs_before",
     "kept_channels",
-    "largest_weights",
+    "largest_numbers",
     "memories",
     "memory_streams",
     "multiplier_counts",

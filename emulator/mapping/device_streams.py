@@ -59,9 +59,10 @@ def _own_values(part: Slice, device: int, blocks: Sequence[BalancedParameters]) 
 
 
 @dataclasses.dataclass(frozen=True)
-class LargestWeights(Crossing):
-    """What the boards of a layer tell each other of their largest weights, once a mini-batch: an
-    exponent of 8 bits, in a header of the layer's partial activations, and of errors back.
+class LargestNumbers(Crossing):
+    """What the boards of a layer tell each other of their largest weights, and operands within the
+    layer, once a mini-batch: an exponent of 8 bits each, in a header of the layer's partial
+    activations, and of errors back.
     """
 
     layer: Layer
@@ -77,25 +78,26 @@ class LargestWeights(Crossing):
         return 0
 
 
-def largest_weights(
+def largest_numbers(
     mapping: Mapping, precision: Precision, first_number: int
-) -> Iterator[LargestWeights]:
-    """Yield those of all layers on several boards whose weights have a scale; their streams have
-    the numbers from `first_number` on.
+) -> Iterator[LargestNumbers]:
+    """Yield those of all layers on several boards whose weights, or operands, have a scale; their
+    streams have the numbers from `first_number` on.
     """
     number = first_number
     for device, slices in enumerate(mapping.devices):
         part = slices[-1]
         if part.is_last or not part.is_first:  # each layer once, where its first slice is
             continue
-        layer = part.layer
-        if layer.weights and not layer.frozen and precision.of(layer.formats).scales_weights:
+        layer, own = part.layer, precision.of(part.layer.formats)
+        of_weights = layer.weights and not layer.frozen and own.scales_weights
+        if of_weights or (layer.rounds_within and own.scales_maps):
             last = device
             while last + 1 < len(mapping.devices) and (
                 mapping.devices[last + 1][0].layer.index == layer.index
             ):
                 last += 1
-            yield LargestWeights(number, device, last, layer)
+            yield LargestNumbers(number, device, last, layer)
             number += 1
 
 

@@ -206,6 +206,13 @@ class Layer:
         return self._macs(self.operation.eb_taps(self.input, with_inputs=self.needs_errors))
 
     @property
+    def rounds_within(self) -> bool:
+        """Whether its slices round numbers of their own: operands within attention and steps, or
+        errors of logits.
+        """
+        return self.operation.recurs or not self.has_weights or self.vocabulary_parallel
+
+    @property
     def has_weights(self) -> bool:
         """Whether it has weights."""
         return self.operation.has_pg

@@ -210,10 +210,19 @@ class Precision:
         """
         return self.weights != self.master
 
+    def scales(self, kind: str) -> bool:
+        """Whether a kind of maps has scales by the largest numbers of mini-batches before."""
+        return self.history > 0 and isinstance(self.format(kind).grid, FloatGrid)
+
     @property
     def scales_weights(self) -> bool:
         """Whether weights that engines read have a scale by the largest ones of updates before."""
-        return self.history > 0 and self.has_copies and isinstance(self.weights.grid, FloatGrid)
+        return self.has_copies and self.scales("weights")
+
+    @property
+    def scales_maps(self) -> bool:
+        """Whether maps have such scales, of one kind at least."""
+        return self.scales("activations") or self.scales("errors")
 
     @property
     def multipliers(self) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from ..cluster import Cluster
 from ..common import InputError
 from ..config import check_updates
 from ..faults import Faults, left_alive
-from ..mapping import COPIES, Mapping, TiedWeights, largest_weights
+from ..mapping import COPIES, Mapping, TiedWeights, largest_numbers
 from ..network import Network, with_formats
 from ..number import Sharing
 from ..schedule import EditedKind, Engines, EpochShape, Fold, Machine, Staleness, dry_run
@@ -476,14 +476,14 @@ class _Making:
         )
 
     def _check_scales(self, timing: Timing, steady: SteadyPipeline) -> None:
-        """Check that a layer's boards can know of each other's largest weights in time."""
+        """Check that a layer's boards can know of each other's largest numbers in time."""
         if self.config.schedule.drains:
             return
-        for shared in largest_weights(timing.mapping, timing.cluster.precision, 0):
+        for shared in largest_numbers(timing.mapping, timing.cluster.precision, 0):
             in_flight = steady.in_flight[shared.first]
             if in_flight > self.batch:
                 raise InputError(
-                    f"`precision` = {str(self.config.precision)!r}: the largest weights of"
+                    f"`precision` = {str(self.config.precision)!r}: the largest numbers of"
                     f" {shared.layer.name} go through its boards and back with rows of samples, of"
                     f" which {in_flight} are on the way, and `batch` = {self.batch} are fewer; should"
                     " be a schedule that drains, such as 'sync', or larger mini-batches"

@@ -33,12 +33,12 @@ from ..mapping import (
     Crossing,
     DataPath,
     DeviceStreams,
-    LargestWeights,
+    LargestNumbers,
     Mapping,
     Stream,
     StreamKey,
     TiedWeights,
-    largest_weights,
+    largest_numbers,
 )
 from ..schedule import Action, Engines, Fold, MicroBatch, Schedule
 from ..timing import (
@@ -299,7 +299,7 @@ def build_chain(
     crossing = timing.crossing
     first = len(timing.blocks) + len(crossing)
     largest = (
-        tuple(largest_weights(timing.mapping, timing.cluster.precision, first)) if make else ()
+        tuple(largest_numbers(timing.mapping, timing.cluster.precision, first)) if make else ()
     )
     _connect_crossing(chain, wiring, (*crossing, *largest), make is not None, inlets, outlets)
     if faulty is not None:
@@ -330,14 +330,14 @@ def _connect_crossing(
     outlets: dict[int, dict[StreamKey, Outlet]],
 ) -> None:
     """Connect the devices between which tables of tied weights, sums of squares, and the largest
-    weights pass: times, and numbers.
+    numbers pass: times, and numbers.
     """
     for crossing, forward in itertools.product(all_crossing, (True, False)):
         key = crossing.key(forward=forward)
         table = Format(LIMBS, 1, 1, with_data)
         if isinstance(crossing, TiedWeights):
             table = Format(crossing.features, 1, crossing.rows, with_data)
-        elif isinstance(crossing, LargestWeights):
+        elif isinstance(crossing, LargestNumbers):
             table = Format(SCALED_ARRAYS, 1, 1, with_data)
         for link in range(crossing.first, crossing.last):
             sender, receiver = (link, link + 1) if forward else (link + 1, link)

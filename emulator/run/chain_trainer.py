@@ -70,7 +70,10 @@ class _MakeNumerics:
         precision = self.segment.plan.config.precision.phases[0][1]
         formats = None
         if not precision.is_single:
-            scales = TensorScales(self.segment.samples, self.segment.plan.config.batch)
+            config = self.segment.plan.config
+            # Samples of two mini-batches may be on the way when an update has ended another one.
+            late = 1 if config.schedule.drains else 3
+            scales = TensorScales(self.segment.samples, config.batch, late)
             formats = MapFormats(precision, seed, arena, self.replica, scales=scales)
         slices = [
             numerics_of(

@@ -8,8 +8,9 @@ In a run's formats, shares, times what dropout keeps, are rounded as activations
 in EB, and errors of scores as errors: both are operands of products. They are counted for the pairs
 of rows of which one sees the other, shares in FP alone. What softmax computes stays in fp32, and so
 do sums, if the run has no others: in narrow formats, or of blocks, along which operands are rounded
-again as engines read them (`kernels/attention/summed.py`). Terms of scores are added in fp32, and their
-errors, which are not rounded before, summed so.
+again as engines read them (`kernels/attention/summed.py`). Where maps have scales by mini-batches
+before, shares and errors of scores have one each, of all heads of the layer. Terms of scores are
+added in fp32, and their errors, which are not rounded before, summed so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ....kernels import Arena
 from ....kernels.attention import (
     Attention,
     Operand,
+    Scale,
     SummedAttention,
     SumRounding,
     add_by_bucket,
@@ -39,6 +41,7 @@ from ...network.operations.attention import Attention as AttentionOperation
 from ...schedule import SampleSpan
 from ..formats import MapFormats
 from ..memories import ActRam, Arrays
+from ..scales import name_of_scale
 from .conv import SliceSums
 from .numerics import Data, Lengths, SliceNumerics
 
@@ -46,6 +49,8 @@ Numbers = NDArray[np.int64]
 """Of samples, since the start of training."""
 
 _PLACE = 0x7FFFFFFF  # of attention's dropout in the key of its masks: behind all units of the layer's SFU
+
+_PAIRS = "pairs"  # what belongs to pairs of rows: shares, and errors of scores
 
 
 class AttentionSlice(SliceNumerics):
@@ -82,6 +87,7 @@ class AttentionSlice(SliceNumerics):
         self._dropout = operation.dropout
         self._stream = {"seed": seed, "layer": part.layer.stream | _PLACE << 32}
         self._begin = part.in_channels.start if part.layer.reads_again else 0
+        self._is_shared = not (part.is_first and part.is_last)
         self._act_ram = ActRam(arena)
 
     async def forward(
@@ -121,12 +127,14 @@ class AttentionSlice(SliceNumerics):
             y[..., :before] = partial
         statistics = self._arena.take(self._kernel.statistics_shape(samples, queries))
         heads, terms = self._by_heads(rows[:, self._table :]), self._terms(rows)
+        scale = self._scale("activations", numbers)
         for some, masks in self._masks(samples, lengths, numbers):
             masks["terms"] = _of_samples(terms, some)
-            shares = self._operand("activations", numbers, some, masks, queries)
+            shares = self._operand("activations", numbers, some, masks, queries, scale)
             out = y[some, :, 0, before:], statistics[some]
             masks |= self._again(numbers, some, tokens)
             self._kernel.forward(heads[some], *out, shares=shares, **masks)
+        self._note("activations", numbers, scale)
         return rows, statistics, y
 
     def _terms(self, rows: Data) -> Data | None:
@@ -203,9 +211,10 @@ class AttentionSlice(SliceNumerics):
         some: slice,
         masks: Mapping[str, Any],
         counted_rows: int,
+        scale: Scale | None,
     ) -> Operand | None:
-        """Return how operands of a kind are rounded, of some samples whose rows are counted, or of
-        which none are (0).
+        """Return how operands of a kind are rounded under a scale, of some samples whose rows are
+        counted, or of which none are (0).
         """
         if self._formats is None:
             return None
@@ -219,7 +228,26 @@ class AttentionSlice(SliceNumerics):
             keys = len(own) * self._keys if lengths is None else int(np.sum(lengths))
             pairs = counted_rows * keys
         values = self._kernel.heads * pairs
-        return self._formats.operand(kind, layer.makes.number, first, own, values)
+        return self._formats.operand(kind, layer.makes.number, first, own, values, scale=scale)
+
+    def _scale(
+        self, kind: Literal["activations", "errors"], numbers: Numbers | None
+    ) -> Scale | None:
+        """Return the scale of operands of a kind in the mini-batch; None without one."""
+        if self._formats is None:
+            return None
+        tensor, shared = self.part.layer.makes.number, self._is_shared
+        return self._formats.scale(kind, tensor, _PAIRS, numbers, shared=shared)
+
+    def _note(self, kind: str, numbers: Numbers | None, scale: Scale | None) -> None:
+        if self._formats is not None:
+            self._formats.note(kind, self.part.layer.makes.number, _PAIRS, numbers, scale)
+
+    @property
+    def operand_scales(self) -> list[str]:
+        """See `SliceNumerics`."""
+        tensor = self.part.layer.makes.number
+        return [name_of_scale(kind, _PAIRS, tensor) for kind in ("activations", "errors")]
 
     def _again(
         self, numbers: Numbers | None, some: slice, tokens: int, *, with_errors: bool = False
@@ -296,14 +324,16 @@ class AttentionSlice(SliceNumerics):
         own_rows = dx[:, self._table :]
         errors = own_rows if self._sharing == 1 else self._arena.take(heads.shape)
         of_terms = np.zeros(terms.shape, np.float32) if self._table and terms is not None else None
+        scales = self._scale("activations", numbers), self._scale("errors", numbers)
         for some, masks in self._masks(len(rows), lengths, numbers):
-            shares = self._operand("activations", numbers, some, masks, 0)
-            of_scores = self._operand("errors", numbers, some, masks, self._rows)
+            shares = self._operand("activations", numbers, some, masks, 0, scales[0])
+            of_scores = self._operand("errors", numbers, some, masks, self._rows, scales[1])
             own = heads[some], statistics[some], dy[some], errors[some]
             masks["terms"] = _of_samples(terms, some)
             masks["term_errors"] = _of_samples(of_terms, some)
             masks |= self._again(numbers, some, rows.shape[1], with_errors=True)
             self._kernel.backward(*own, shares=shares, score_errors=of_scores, **masks)
+        self._note("errors", numbers, scales[1])
         if self._sharing > 1:
             self._add_shared(errors, own_rows)
         if of_terms is not None:

@@ -39,6 +39,7 @@ from ..ends import Labels
 from ..formats import MapFormats
 from ..memories import ActRam, Arrays, Parameter, Versions, initial_weights
 from ..rules import Rule
+from ..scales import name_of_scale
 from ..weight_formats import SliceFormats, WeightFormats
 from .numerics import Data, Lengths, SliceNumerics
 
@@ -425,6 +426,11 @@ class VocabularySlice(ConvSlice):
     def _targets(self, span: SampleSpan) -> NDArray[np.int64]:
         assert self._labels is not None
         return self._labels.targets(span)
+
+    @property
+    def operand_scales(self) -> list[str]:
+        """See `SliceNumerics`: that of the errors of its logits."""
+        return [name_of_scale("errors", "logits", self.part.layer.makes.number)]
 
     def before(self, dy: Data) -> Data:
         """See `SliceNumerics`: the sums, which all slices need."""

@@ -187,6 +187,13 @@ class SliceNumerics(abc.ABC):
         return [*itertools.compress(self._learnt_weights, has_scale)]
 
     @property
+    def operand_scales(self) -> list[str]:
+        """The names of scales of operands within the layer, or errors of its logits, of which each
+        of its slices sees its own.
+        """
+        return []
+
+    @property
     def scale(self) -> int:
         """The exponent of that of its weights, where they are one array; 0 without."""
         parameters = self.scaled

@@ -11,19 +11,21 @@ Kernels take them packed, version by version.
 
 In a run's formats, states are rounded as activations are made, and errors of gates' sums as errors,
 before anything is multiplied by them (`kernels.recurrent.Operands`). States are then what the layer
-hands on. Gates, cells and biases stay in fp32.
+hands on. Gates, cells and biases stay in fp32. Where maps have scales by mini-batches before, each
+kind of operand has one, of all units and both directions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels import Arena
+from ....kernels.attention import Scale
 from ....kernels.number import BlockGrid
 from ....kernels.recurrent import (
     EB,
@@ -42,6 +44,7 @@ from ..lanes import Gather
 from ..memories import ActRam, Arrays, Parameter
 from ..ports import Ports
 from ..rules import Rule
+from ..scales import name_of_scale
 from .numerics import Data, Lengths, SliceNumerics
 from .recurrent_weights import (
     DirectionWeights,
@@ -144,6 +147,12 @@ too.
 """
 
 
+_PLACES = {"activations": ("outputs", "inner"), "errors": ("gates", "inner")}
+"""Where operands of a kind are within a layer, in the names of their scales: states are what it
+hands on.
+"""
+
+
 class RoundedSteps:
     """How operands of a layer's steps are rounded, on the device that runs them."""
 
@@ -151,11 +160,52 @@ class RoundedSteps:
     _kernel: Kernel
     _formats: MapFormats | None
 
+    def _scales(
+        self, kind: Literal["activations", "errors"], numbers: Numbers | None
+    ) -> tuple[Scale | None, Scale | None]:
+        """Return the scales of operands of a kind in the mini-batch, of both directions: of states,
+        or errors of gates' sums, and of what a projection or a reset multiplies, or its errors.
+        """
+        if self._formats is None:
+            return None, None
+        tensor, shared = (
+            self.part.layer.makes.number,
+            not (self.part.is_first and self.part.is_last),
+        )
+        of_steps, inner = (
+            self._formats.scale(kind, tensor, place, numbers, shared=shared)
+            for place in _PLACES[kind]
+        )
+        return of_steps, inner
+
+    def _note(
+        self, kind: str, numbers: Numbers | None, scales: tuple[Scale | None, Scale | None]
+    ) -> None:
+        """Note the largest operands of a kind of all steps."""
+        for place, scale in zip(_PLACES[kind], scales, strict=True):
+            if self._formats is not None:
+                self._formats.note(kind, self.part.layer.makes.number, place, numbers, scale)
+
+    @property
+    def operand_scales(self) -> list[str]:
+        """See `SliceNumerics`."""
+        tensor = self.part.layer.makes.number
+        return [
+            name_of_scale(kind, place, tensor)
+            for kind, places in _PLACES.items()
+            for place in places
+        ]
+
     def _forward_operands(
-        self, direction: int, numbers: Numbers | None, samples: int, lengths: Lengths | None
+        self,
+        direction: int,
+        numbers: Numbers | None,
+        samples: int,
+        lengths: Lengths | None,
+        scales: tuple[Scale | None, Scale | None] = (None, None),
     ) -> Operands:
         """Return how states of a direction are rounded, and what a projection or a reset
-        multiplies, of samples with these numbers.
+        multiplies, of samples with these numbers, under scales of both.
         """
         if self._formats is None:
             return _PLAIN
@@ -165,16 +215,21 @@ class RoundedSteps:
         inner = None
         if operation.projection or not self._is_linear:
             place, values = direction + operation.directions, steps * len(units)
-            inner = self._formats.operand("activations", tensor, 0, numbers, values, place)
-        rounded = self._formats.operand
-        states = rounded("activations", tensor, units.start, numbers, made, direction)
-        return Operands(states=states, inner=inner)
+            given = tensor, 0, numbers, values, place, scales[1]
+            inner = self._formats.operand("activations", *given)
+        own = tensor, units.start, numbers, made, direction, scales[0]
+        return Operands(states=self._formats.operand("activations", *own), inner=inner)
 
     def _backward_operands(
-        self, direction: int, numbers: Numbers, samples: int, lengths: Lengths
+        self,
+        direction: int,
+        numbers: Numbers,
+        samples: int,
+        lengths: Lengths,
+        scales: tuple[Scale | None, Scale | None] = (None, None),
     ) -> Operands:
         """Return how errors of gates' sums of a direction are rounded, and those that a projection
-        multiplies.
+        multiplies, under scales of both.
         """
         if self._formats is None:
             return _PLAIN
@@ -185,10 +240,11 @@ class RoundedSteps:
         inner = None
         if operation.projection:
             place, values = direction + operation.directions, steps * operation.projection
-            inner = self._formats.operand("errors", tensor, 0, numbers, values, place)
+            given = tensor, 0, numbers, values, place, scales[1]
+            inner = self._formats.operand("errors", *given)
         made = steps * sums * len(units)
-        errors = self._formats.operand("errors", tensor, units.start, numbers, made, direction)
-        return Operands(errors=errors, inner_errors=inner)
+        own = tensor, units.start, numbers, made, direction, scales[0]
+        return Operands(errors=self._formats.operand("errors", *own), inner_errors=inner)
 
     def _live_steps(self, samples: int, lengths: Lengths | None) -> int:
         """Return the steps of some samples up to the ends of their sequences."""
@@ -290,17 +346,19 @@ class RecurrentSlice(RoundedSteps, SliceNumerics):
         numbers in training; return their tapes, and all outputs.
         """
         tapes, outputs, kernel = [], [], self._kernel
+        scales = self._scales("activations", numbers)
         for place, weights in enumerate(self._directions):
             packed = weights.packed[version]
             tape = kernel.tape(
                 kernel.input_products(packed, x), lengths=lengths, reverse=place == 1
             )
             tapes.append(tape)
-            operands = self._forward_operands(place, numbers, len(x), lengths)
+            operands = self._forward_operands(place, numbers, len(x), lengths, scales)
             if self._gather is None:
                 outputs.append(all_forward(kernel, packed, tape, operands)[:, :, None])
             else:
                 outputs.append(await self._shared_steps(span, packed, tape, lengths, operands))
+        self._note("activations", numbers, scales)
         return tapes, outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=3)
 
     async def _shared_steps(
@@ -336,11 +394,12 @@ class RecurrentSlice(RoundedSteps, SliceNumerics):
         """See `SliceNumerics`; keeps what PG needs."""
         lengths, numbers = self._lengths.read(span)
         own = np.split(dy[:, :, 0, self._first :], len(self._directions), axis=2)
+        scales = self._scales("errors", numbers)
         for place, (store, kept) in enumerate(zip(self._tapes, self._kept, strict=True)):
             tape = Tape.restored(
                 dict(zip(TAPE, store.read(span), strict=True)), lengths, reverse=place == 1
             )
-            operands = self._backward_operands(place, numbers, tape.samples, lengths)
+            operands = self._backward_operands(place, numbers, tape.samples, lengths, scales)
             errors = np.ascontiguousarray(own[place])
             await self._errors(span, place, tape, errors, version, operands)
             if self.part.layer.has_pg:
@@ -348,6 +407,7 @@ class RecurrentSlice(RoundedSteps, SliceNumerics):
                     span, lengths, numbers, *(getattr(tape, name) for name in self._kept_names)
                 )
             self._deltas.append(tape.delta)
+        self._note("errors", numbers, scales)
 
     async def error(
         self, span: SampleSpan, dy: Data, partial: Data | None, version: int

@@ -18,8 +18,9 @@ from emuchain.emulator.device.scales import TensorScales, needed_exponent
 from emuchain.emulator.device.slices import conv
 from emuchain.emulator.faults import Flipper
 from emuchain.emulator.run import simulate
+from emuchain.kernels.attention import largest_finite
 
-from .gpt import Table, gpt, written
+from .gpt import MAPPINGS, Table, gpt, written
 from .gpt import conv as convolution
 
 KEYS: Table = {
@@ -32,6 +33,14 @@ FORMS = {
     "blocks": "fp8 accumulate=dot:8 scaling=delayed:history=2",
     "by layer": "fp8 layer.conv2:fc1=int8 layer.conv2:fc1.scaling=delayed:history=3 layer.fc2=bf16",
 }
+
+
+def sequence(*layers: Table) -> Table:
+    """A network of such layers between an embedding and a head."""
+    begin = {"type": "embedding", "features": 8, "name": "wte"}
+    end = convolution("symbols", "head"), {"type": "softmax"}
+    network: Table = {"name": "s", "symbols": 28, "input": ["symbols", 6, 1]}
+    return {**network, "layers": [begin, *layers, *end]}
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +118,110 @@ def test_replicas_hear_of_each_others_shares(
     assert bits(shared) == bits(whole)
 
 
+WITHIN: dict[str, tuple[Table, str, list[str]]] = {
+    "attention": (
+        gpt(12, 1, 3, 9, dropout=0.2),
+        FORMS["fp8"],
+        [
+            "wte qkv0 attention0[:1] | attention0[1:2] | attention0[2:] project0 expand0 contract0"
+            " | head",
+            "wte | qkv0 attention0[:2] | attention0[2:] project0 | expand0 contract0 head",
+        ],
+    ),
+    "shared heads, sums of blocks": (
+        gpt(16, 1, 4, 9, "rms-norm", kv_heads=2),
+        FORMS["blocks"],
+        ["wte qkv0 attention0[:1] | attention0[1:] project0 expand0 | contract0 head"],
+    ),
+    "lstm": (
+        sequence({"type": "lstm", "units": 20, "name": "r"}),
+        FORMS["int8 by chance"],
+        ["wte | r[:3] | r[3:11] | r[11:] head", "wte r[:10] | r[10:] head"],
+    ),
+    "gru, sums of blocks": (
+        sequence({"type": "gru", "units": 20, "name": "r"}),
+        FORMS["blocks"],
+        ["wte r[:8] | r[8:] head"],
+    ),
+}
+"""Networks, formats, and cuts within layers that round operands."""
+
+
+@pytest.fixture(scope="module")
+def within(plan_of: Any, trained: Any, bits: Any, tmp_path_factory: Any) -> Any:
+    folder, made = tmp_path_factory.mktemp("within"), {}
+    for place, (name, (network, form, _)) in enumerate(WITHIN.items()):
+        file = written(folder / f"{place}.toml", network)
+        keys: Table = {**KEYS, "data": "text", "network": file, "precision": form}
+        made[name] = keys, bits(trained(plan_of(**keys, devices=1, micro_batch=16)).weights)
+    return made
+
+
+@pytest.mark.parametrize("keys", MAPPINGS, ids=lambda keys: " ".join(map(str, keys.values())))
+@pytest.mark.parametrize("name", WITHIN)
+def test_operands_on_any_mapping(
+    plan_of: Any, trained: Any, bits: Any, within: Any, name: str, keys: Table
+) -> None:
+    own, reference = within[name]
+    assert bits(trained(plan_of(**{**own, **keys})).weights) == reference
+
+
+@pytest.mark.parametrize("micro_batch", [1, 4])
+@pytest.mark.parametrize("name", WITHIN)
+def test_boards_hear_of_each_others_largest_operands(
+    plan_of: Any, trained: Any, bits: Any, within: Any, name: str, micro_batch: int
+) -> None:
+    own, reference = within[name]
+    for cut in WITHIN[name][2]:
+        keys = {**own, "devices": 1 + cut.count("|"), "cut": cut, "micro_batch": micro_batch}
+        assert bits(trained(plan_of(**keys)).weights) == reference
+
+
+@pytest.mark.parametrize("name", ["attention", "lstm"])
+def test_operands_after_a_resume(tmp_path: Path, bits: Any, within: Any, name: str) -> None:
+    """On other boards, of which some share a layer."""
+    own = {**within[name][0], "progress": "none"}
+    whole = emuchain.train(**own, epochs=2, devices=1)
+    file, cut = str(tmp_path / "run.ckpt"), WITHIN[name][2][0]
+    emuchain.train(**own, epochs=1, cut=cut, checkpoint=file)
+    keys = {key: value for key, value in own.items() if key != "network"}
+    for cut in WITHIN[name][2]:
+        devices = 1 + cut.count("|")
+        rest = emuchain.train(**keys, epochs=2, resume=file, cut=cut, devices=devices)
+        assert bits(rest.weights) == bits(whole.weights)
+
+
+@pytest.mark.parametrize("schedule", ["fpdeep", "pipedream", "2bw"])
+def test_operands_where_nothing_drains(
+    tmp_path: Path, bits: Any, within: Any, schedule: str
+) -> None:
+    """Scales that boards tell each other go on after a resume, and they do tell each other."""
+    own, drained = within["attention"]
+    cut = WITHIN["attention"][2][0]
+    keys: Table = {**own, "cut": cut, "schedule": schedule, "progress": "none"}
+    whole = bits(emuchain.train(**keys, epochs=2).weights)
+    file = str(tmp_path / "run.ckpt")
+    emuchain.train(**keys, epochs=1, checkpoint=file)
+    keys = {key: value for key, value in keys.items() if key != "network"}
+    assert bits(emuchain.train(**keys, epochs=2, resume=file).weights) == whole != drained
+    plain = {**within["attention"][0], **keys, "precision": "fp8"}
+    assert bits(emuchain.train(**plain, epochs=2).weights) != whole
+
+
+def test_errors_of_gates_keep_their_bits(plan_of: Any, trained: Any, tmp_path: Path) -> None:
+    """Of an LSTM, most are below the least number of int8 without a scale, as in the first
+    mini-batch of five.
+    """
+    network = sequence({"type": "lstm", "units": 20, "name": "r"})
+    file, flushed = written(tmp_path / "n.toml", network), []
+    for given in ("none", "delayed"):
+        form = f"layer.r.errors=int8 layer.r.scaling={given}"
+        keys: Table = {**KEYS, "data": "text", "network": file, "precision": form}
+        rounded = trained(plan_of(**keys, devices=2)).history[0].rounded
+        flushed.append(rounded["errors_flushed"] / rounded["errors_values"])
+    assert 0.5 < flushed[0] > 2 * flushed[1]
+
+
 def test_graphs_and_attention(
     plan_of: Any, trained: Any, bits: Any, small_cifar: Path, tmp_path: Path
 ) -> None:
@@ -120,18 +233,14 @@ def test_graphs_and_attention(
         assert bits(one) != bits(trained(plan_of(**{**keys, "precision": "fp8"})).weights)
 
 
-def test_recurrent_layers_cut_by_units(
+def test_weights_of_recurrent_layers_cut_by_units(
     plan_of: Any, trained: Any, bits: Any, tmp_path: Path
 ) -> None:
     """W, R and P of each direction have a scale each, which boards with units of all share."""
-    layers = [
-        {"type": "embedding", "features": 8, "name": "wte"},
+    network = sequence(
         {"type": "lstm", "units": 20, "projection": 9, "bidirectional": True, "name": "r"},
         {"type": "gru", "units": 12, "name": "g"},
-        convolution("symbols", "head"),
-        {"type": "softmax"},
-    ]
-    network = {"name": "s", "symbols": 28, "input": ["symbols", 6, 1], "layers": layers}
+    )
     keys: Table = {**KEYS, "network": written(tmp_path / "s.toml", network), "data": "text"}
     runs = (
         trained(plan_of(**{**keys, "precision": FORMS["fp8"], "devices": 4, "cut": cut}))
@@ -301,7 +410,8 @@ def test_training_takes_the_time_of_its_simulation(of_cnn: Any, trained: Any) ->
     ],
 )
 def test_the_least_scale_that_holds_all(values: list[float], exponent: int | None) -> None:
-    assert needed_exponent(np.array(values, np.float32), 448.0) == exponent
+    most = float(largest_finite(np.array(values, np.float32)))
+    assert needed_exponent(most, 448.0) == exponent
 
 
 def test_histories() -> None:
@@ -311,15 +421,47 @@ def test_histories() -> None:
     made = []
     for first, value in zip(firsts, largest, strict=True):
         for sample in (first, first + 1):
-            maps = np.full(3, value, np.float32)
-            made.append(scales.exponent("t", maps, 1.0, 2, np.array([sample])))
+            made.append(scales.exponent("t", 2, np.array([sample])))
+            scales.note("t", value, 1.0, np.array([sample]))
     assert made == [0, 0, 0, 0, 3, 3, 3, 3, 1, 1]
     later = TensorScales(10, 4)
     later.restore(scales.state())
     for both in (scales, later):
-        assert both.exponent("t", np.ones(1, np.float32), 1.0, 2, None) == 0
-        assert both.exponent("t", np.ones(1, np.float32), 1.0, 2, np.array([18])) == 0
+        assert both.exponent("t", 2, None) == 0
+        assert both.exponent("t", 2, np.array([18])) == 0
     assert scales.state() == later.state()
+
+
+@pytest.mark.parametrize(("late", "expected"), [(1, [0, 3, 5, 5, 5, 4]), (3, [0, 0, 0, 3, 5, 5])])
+def test_what_slices_tell_each_other(late: int, expected: list[int]) -> None:
+    """A history of two mini-batches, in which another slice may need more, or all is 0."""
+    scales, made = TensorScales(12, 2, late), []
+    for step, (own, told) in enumerate([(1, 3), (5, 5), (2, 4), (None, None), (1, 1), (9, 0)]):
+        samples = np.array([2 * step, 2 * step + 1])
+        made.append(scales.exponent("t", 2, samples, shared=True))
+        most = 0.0 if own is None else 2.0**own
+        scales.note("t", most / 2, 1.0, samples)
+        scales.note("t", most, 1.0, samples[1:])
+        assert scales.ended("t") == (step, own)
+        scales.tell("t", step, told)
+    assert made == expected
+    assert scales.ended("t") is None is scales.ended("other")
+    later = TensorScales(12, 2, late)
+    later.restore(scales.state())
+    scales.begin_epoch()
+    for both in (scales, later):
+        assert both.exponent("t", 2, np.array([12]), shared=True) == 1
+
+
+def test_what_is_computed_again_has_its_scale() -> None:
+    scales = TensorScales(8, 2)
+    for first, value in ((0, 4.0), (2, 1.0), (4, 1.0)):
+        scales.exponent("t", 1, np.array([first]))
+        scales.note("t", value, 1.0, np.array([first]))
+    again = np.array([2])
+    assert scales.exponent("t", 1, again) == 2
+    scales.note("t", 64.0, 1.0, again)
+    assert scales.exponent("t", 1, np.array([6])) == 0
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,41 @@ FORMS: dict[str, tuple[str, Form, Form]] = {
         "mxfp4 rounding=stochastic loss_scale=16",
         *[dataclasses.replace(E2M1, block=32, by_chance=True)] * 2,
     ),
+    "fp8 by the last two": ("fp8 scaling=delayed:history=2", E4M3, E4M3),
+    "int8 by the last, by chance": (
+        "int8 scaling=delayed:history=1 rounding=stochastic",
+        *[Form(7, 0, 127 / 128, by_chance=True)] * 2,
+    ),
 }
+
+
+class Delayed:
+    """A form under the least power of two under which no number of the last steps of a clock, as
+    many as a history has, was beyond the largest one.
+    """
+
+    block = 0
+
+    def __init__(self, form: Form, history: int, clock: list[int]) -> None:
+        self.form, self.history, self.clock = form, history, clock
+        self.largest: list[float] = []
+
+    def round(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
+        step = self.clock[0]
+        self.largest += [0.0] * (step + 1 - len(self.largest))
+        self.largest[step] = max(self.largest[step], float(np.abs(values).max()))
+        most = max(self.largest[max(0, step - self.history) : step], default=0.0)
+        scale = F(2.0 ** np.ceil(np.log2(most / self.form.largest))) if most else F(1)
+        return self.form.round(values / scale, words) * scale
 
 
 class Emulation:
     """The network and its training."""
 
+    history = 0
+
     def __init__(self, plan: Any, activations: Form, others: Form) -> None:
+        self._begin_scales(plan)
         self.forms = {"activations": activations, "errors": others, "weights": others}
         self.scale, self.layers = plan.config.precision.loss_scale, plan.network.layers
         self.masters: dict[str, np.ndarray] = {}
@@ -70,32 +98,50 @@ class Emulation:
         self.clip, self.norms = plan.config.clip_norm, list[float]()
         self._round_weights(0)
 
+    def _begin_scales(self, plan: Any) -> None:
+        self.history = plan.config.precision.history
+        self.steps, self.updates = [0], [0]
+        self.delayed: dict[tuple[str, str], Delayed] = {}
+
+    def _form(self, kind: str, name: str) -> Any:
+        """How numbers of a kind are rounded; with scales, the name tells those of a scale."""
+        if not self.history:
+            return self.forms[kind]
+        clock = self.updates if kind == "weights" else self.steps
+        new = Delayed(self.forms[kind], self.history, clock)
+        return self.delayed.setdefault((kind, name), new)
+
     def _words(self, shape: Any, tensor: int, purpose: int, number: int) -> np.ndarray:
         stream = PhiloxStream(SEED, tensor, purpose, number)
         return stream.words(0, int(np.prod(shape))).reshape(shape)
 
     def _round_weights(self, update: int) -> None:
+        self.updates[0] = update
         for layer in self.layers:
             if layer.tied is not None:
                 self.weights["head"] = np.ascontiguousarray(self.weights["wte"].T)
             elif layer.has_weights:
                 own = self.masters[layer.name]
                 words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
+                form = self._form("weights", layer.name)
                 if layer.name == "p":  # alone cut by input channels: blocks of outputs
-                    made = self.forms["weights"].round(own.T.copy(), words.T.copy()).T
+                    made = form.round(own.T.copy(), words.T.copy()).T
                 else:
-                    made = self.forms["weights"].round(own, words)
+                    made = form.round(own, words)
                 self.weights[layer.name] = np.ascontiguousarray(made)
 
-    def _map(self, kind: str, values: np.ndarray, tensor: int, sample: int) -> np.ndarray:
+    def _map(
+        self, kind: str, values: np.ndarray, tensor: int, sample: int, place: str = "outputs"
+    ) -> np.ndarray:
         words = self._words(values.shape, tensor, KINDS.index(kind), sample)
-        return self.forms[kind].round(values, words)
+        return self._form(kind, f"{place} {tensor}").round(values, words)
 
     def _pairs(self, kind: str, head: int, sample: int) -> Any:
         """How attention's operands are rounded, of what query `t` has of its keys."""
         purpose = 128 + KINDS.index(kind)
         every = self._words((HEADS, TOKENS, TOKENS), 3, purpose, sample)  # heads, keys, queries
-        return lambda values, t: self.forms[kind].round(values, every[head, : len(values), t])
+        form = self._form(kind, "pairs")
+        return lambda values, t: form.round(values, every[head, : len(values), t])
 
     def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
         weight = np.ascontiguousarray(self.weights[name].T)
@@ -125,6 +171,7 @@ class Emulation:
         """Train a mini-batch: update `number`, from 1."""
         sums = {name: np.zeros_like(own) for name, own in self.weights.items()}
         bias_sums = {name: np.zeros_like(own) for name, own in self.biases.items()}
+        self.steps[0] = number - 1
         for place, (text, label) in enumerate(zip(symbols, labels, strict=True)):
             sample = BATCH * (number - 1) + place
             x = self._map("activations", self.weights["wte"].T[text], 1, sample)
@@ -143,14 +190,14 @@ class Emulation:
             _, errors, _ = softmax_cross_entropy(logits, label, 0.0)
             errors = errors / F(TOKENS) * F(self.scale)
             dy = {"head": self._map("errors", errors, 6, sample)}
-            of_sum = self._map("errors", self._errors("head", dy["head"]), 5, sample)
+            of_sum = self._map("errors", self._errors("head", dy["head"]), 5, sample, "inputs")
             dy["p"] = self._map("errors", of_sum, 4, sample)
-            of_heads = self._map("errors", self._errors("p", dy["p"]), 3, sample)
+            of_heads = self._map("errors", self._errors("p", dy["p"]), 3, sample, "inputs")
             of_heads = self._map("errors", of_heads, 3, sample)
             back = np.zeros((TOKENS, HEADS, 3, SIZE), F)
             for head in range(HEADS):
                 back[:, head] = np.stack(attention(head, of_heads)[2:], axis=1)
-            of_qkv = self._map("errors", back.reshape(TOKENS, -1), 2, sample)
+            of_qkv = self._map("errors", back.reshape(TOKENS, -1), 2, sample, "inputs")
             dy["qkv"] = self._map("errors", of_qkv, 2, sample)
             # What the sum and q, k and v read has two readers: its errors are rounded as those of
             # outputs alone.

@@ -41,6 +41,7 @@ class Recurrent(Emulation):
     """The network and its training; arrays of the recurrent layer are gate by gate."""
 
     def __init__(self, plan: Any, activations: Form, others: Form) -> None:
+        self._begin_scales(plan)
         self.forms = {"activations": activations, "errors": others, "weights": others}
         self.scale, self.layers = plan.config.precision.loss_scale, plan.network.layers
         self.velocities, self.weights, self.biases = {}, {}, {}
@@ -64,9 +65,9 @@ class Recurrent(Emulation):
         self._round_weights(0)
 
     def _round_weights(self, update: int) -> None:
-        form, purpose = self.forms["weights"], KINDS.index("weights")
+        self.updates[0], purpose = update, KINDS.index("weights")
         for name, layer in (("wte", self.layers[0]), ("head", self.layers[2])):
-            own = self.masters[name]
+            own, form = self.masters[name], self._form("weights", name)
             words = self._words(own.shape, layer.index, purpose, update)
             if name == "head":  # cut by input channels: blocks of outputs
                 made = form.round(own.T.copy(), words.T.copy()).T
@@ -75,6 +76,7 @@ class Recurrent(Emulation):
             self.weights[name] = np.ascontiguousarray(made)
         of_arrays = self._words_of_arrays(update)
         for name in self.masters.keys() & {"w", "r", "p"}:
+            form = self._form("weights", name)
             self.weights[name] = form.round(self.masters[name], of_arrays[name])
 
     def _words_of_arrays(self, update: int) -> dict[str, np.ndarray]:
@@ -92,7 +94,7 @@ class Recurrent(Emulation):
             purpose = 128 + KINDS.index(own) + 8 * ("inner" in kind)
             lines = 4 if kind == "errors" else 1
             words = self._words((TOKENS, lines, len(values)), 2, purpose, sample)
-            return self.forms[own].round(values, words[t, line])
+            return self._form(own, kind).round(values, words[t, line])
 
         return rounded
 
@@ -122,6 +124,7 @@ class Recurrent(Emulation):
         """Train a mini-batch: update `number`, from 1."""
         sums = {name: np.zeros_like(own) for name, own in (self.biases | self.masters).items()}
         of_bias = np.zeros_like(self.biases["head"])
+        self.steps[0] = number - 1
         for place, (text, label) in enumerate(zip(symbols, labels, strict=True)):
             sample = BATCH * (number - 1) + place
             x = self._map("activations", self.weights["wte"].T[text], 1, sample)
@@ -129,9 +132,10 @@ class Recurrent(Emulation):
             y, _ = self._run(x, np.zeros((TOKENS, self.hidden), F), kept, sample)
             errors = self._loss_errors(self._linear("head", y), label)
             of_head = self._map("errors", errors * F(self.scale), 3, sample)
-            dy = self._map("errors", self._errors("head", of_head), 2, sample)
+            dy = self._map("errors", self._errors("head", of_head), 2, sample, "inputs")
             _, dx = self._run(x, self._map("errors", dy, 2, sample), sums, sample)
-            of_wte = self._map("errors", self._map("errors", dx, 1, sample), 1, sample)
+            of_inputs = self._map("errors", dx, 1, sample, "inputs")
+            of_wte = self._map("errors", of_inputs, 1, sample)
             for token in range(TOKENS):
                 sums["wte"][:, text[token]] += of_wte[token]
                 of_bias += of_head[token]

@@ -31,6 +31,7 @@ PRECISIONS = {
     "sums without blocks": "q2.8 errors=q1.9 accumulate=dot:8 loss_scale=64",
     "bf16 sums": "bf16 accumulate=bf16",
     "whole numbers": "q2.8 errors=q1.9 accumulate=int32 loss_scale=64",
+    "scales by mini-batches before": "int8 scaling=delayed:history=2 rounding=stochastic",
 }
 APART = "sums of blocks", "sums of blocks by chance"
 """Blocks that the ends of a tied table have along two directions."""
@@ -71,7 +72,7 @@ class Vocabulary(Recurrent):
         super()._round_weights(update)
         own, head = self.masters["head"], self.layers[2]
         words = self._words(own.shape, head.index, KINDS.index("weights"), update)
-        self.weights["head"] = self.forms["weights"].round(own, words)
+        self.weights["head"] = self._form("weights", "head").round(own, words)
 
     def _loss_errors(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
         targets, errors = label.astype(np.int64), np.zeros_like(logits)
@@ -92,6 +93,7 @@ INT8 = Form(7, 0, 127 / 128, block=8)
     [
         ("bf16", BF16, (5, 17)),
         ("fp8 loss_scale=256", E4M3, (5, 17)),
+        ("fp8 scaling=delayed:history=2", E4M3, (5, 17)),
         ("bf16 rounding=stochastic", dataclasses.replace(BF16, by_chance=True), (5, 17)),
         ("int8@8", INT8, (8, 24)),
         ("int8@8 rounding=stochastic", dataclasses.replace(INT8, by_chance=True), (8, 16)),

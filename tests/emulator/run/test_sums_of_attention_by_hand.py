@@ -18,7 +18,7 @@ from emuchain.emulator.number import KINDS
 
 from ...kernels.attention.summed_reference import BF16_SUMS, Summed, Words, in_blocks
 from ...kernels.conv.exact import cut
-from ...kernels.forms import BF16, E2M1, Form
+from ...kernels.forms import BF16, E2M1, E4M3, Form
 from .test_dots_by_hand import INT8, added
 from .test_formats_of_attention_by_hand import HEADS, SIZE, TOKENS, WIDTH, Emulation, run_by_hand
 
@@ -36,6 +36,7 @@ FORMS: dict[str, tuple[str, int, Form]] = {
         dataclasses.replace(E2M1, block=32, by_chance=True),
     ),
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, Form(7, 1, 127 / 64)),
+    "fp8 by the last": ("fp8 accumulate=dot:8 scaling=delayed:history=1", 8, E4M3),
 }
 
 
@@ -63,15 +64,16 @@ class DotEmulation(SummedEmulation):
 
     def __init__(self, plan: Any, size: int, form: Form) -> None:
         self.size, self.turned = size, dict[str, np.ndarray]()
-        self.how = Summed(in_blocks(size), form, form, again=True)
         super().__init__(plan, form, form)
+        pairs = (self._form(kind, "pairs") for kind in ("activations", "errors"))
+        self.how = Summed(in_blocks(size), *pairs, again=True)
 
     def _round_weights(self, update: int) -> None:
-        form, tied = self.forms["weights"], "head" not in self.masters
+        self.updates[0], tied = update, "head" not in self.masters
         for layer in self.layers:
             if layer.name not in self.masters:
                 continue
-            own = self.masters[layer.name]
+            own, form = self.masters[layer.name], self._form("weights", layer.name)
             words = self._words(own.shape, layer.index, KINDS.index("weights"), update)
             rows, columns = form.round(own, words), form.round(own.T.copy(), words.T.copy()).T
             if layer.name == "wte" and tied:  # (features, symbols): the head sums features

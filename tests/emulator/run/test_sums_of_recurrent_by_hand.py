@@ -17,7 +17,7 @@ import pytest
 from emuchain.emulator.number import KINDS
 from emuchain.kernels.quantise import PhiloxStream
 
-from ...kernels.forms import BF16, E2M1, Form
+from ...kernels.forms import BF16, E2M1, E4M3, Form
 from ...kernels.recurrent import reference
 from .test_dots_by_hand import INT8, added
 from .test_formats_of_recurrent_by_hand import LAYERS, SEED, TOKENS, F, Recurrent, compare, keys_of
@@ -38,6 +38,7 @@ FORMS: dict[str, tuple[str, int, Form]] = {
         dataclasses.replace(E2M1, block=32, by_chance=True),
     ),
     "fixed point": ("q2.6 accumulate=dot:32 loss_scale=16", 32, FIXED),
+    "fp8 by the last": ("fp8 accumulate=dot:8 scaling=delayed:history=1", 8, E4M3),
 }
 
 
@@ -64,14 +65,13 @@ class DotRecurrent(Recurrent, DotEmulation):
 
     def _round_weights(self, update: int) -> None:
         super()._round_weights(update)
-        form, purpose = self.forms["weights"], KINDS.index("weights")
-        own, head = self.masters["head"], self.layers[2]
-        words = self._words(own.shape, head.index, purpose, update)
+        form, own, head = self._form("weights", "head"), self.masters["head"], self.layers[2]
+        words = self._words(own.shape, head.index, KINDS.index("weights"), update)
         self.weights["head"] = form.round(own, words)
         self.turned["head"] = form.round(own.T.copy(), words.T.copy()).T
         of_arrays = self._words_of_arrays(update)
         for name in self.masters.keys() & {"w", "r", "p"}:
-            gates = 1 if name == "p" else self.gates
+            gates, form = 1 if name == "p" else self.gates, self._form("weights", name)
             turned, words = (
                 array.reshape(gates, -1, array.shape[1]).swapaxes(1, 2).copy()
                 for array in (self.masters[name], of_arrays[name])
