@@ -69,6 +69,11 @@ class Versions:
         """The array after the last update."""
         return self._held[self._newest]
 
+    @property
+    def number(self) -> int:
+        """The number of the newest version."""
+        return self._newest
+
     def advance(self, *, keeps: bool) -> Data:
         """Begin the next version and return its array: the newest one's, or a copy of it if
         `keeps`.
@@ -140,6 +145,7 @@ class Parameter:
         self._master = copied(value, arena) if formats is not None and formats.has_master else None
         self.gradient = zeros_like(value, arena)
         self.states: dict[str, Data] = {}
+        self._older_scales: dict[int, int] = {}
         self._share: NDArray[np.int64] | None = None
         self._is_summed = False
         self._begin(value)
@@ -172,12 +178,14 @@ class Parameter:
 
     def repeat(self, *, keeps: bool) -> None:
         """Make the next version without an update."""
+        self._keep_scale()
         self.versions.repeat(keeps=keeps)
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:
         """Make the next version from the mean of the gradients over `samples` (FPDeep, section
         5.2.2); of a share, the values of others are yet to come.
         """
+        self._keep_scale()
         if rule.is_skipped:
             self._begin_states(
                 rule, self._own(self.newest) if self._master is None else self._master
@@ -231,6 +239,16 @@ class Parameter:
         """The exponent of the scale of the newest value."""
         assert self.formats is not None
         return self.formats.maps.scales.running(self.formats.scale_name)
+
+    def scale_of(self, version: int) -> int:
+        """Return the exponent of the scale of a version of the value; 0 without one."""
+        if self.formats is None or not self.formats.has_scale:
+            return 0
+        return self._older_scales.get(version, self.scale)
+
+    def _keep_scale(self) -> None:
+        """Keep the scale of the newest version, as another one begins."""
+        self._older_scales[self.versions.number] = self.scale_of(self.versions.number)
 
     @property
     def needed_scale(self) -> int | None:
@@ -317,6 +335,7 @@ class Parameter:
 
     def begin_epoch(self) -> None:
         """Renumber the versions: the newest becomes 0."""
+        self._older_scales.clear()
         self.versions.begin_epoch()
 
     def state(self) -> Arrays:

@@ -35,11 +35,11 @@ def scaling_text(history: int) -> str:
     return "delayed" if history == _USUAL else f"delayed:history={history}"
 
 
-def check_history(history: int, accumulate: str, maps: Mapping[str, NumberFormat]) -> None:
+def check_history(history: int, maps: Mapping[str, NumberFormat]) -> None:
     """Check that maps in some formats, by their kind, can have such scales.
 
     Raises:
-        ValueError: blocks have their own, or sums need numbers of one scale.
+        ValueError: blocks have their own.
     """
     if not history:
         return
@@ -50,8 +50,3 @@ def check_history(history: int, accumulate: str, maps: Mapping[str, NumberFormat
                 f"{given}: blocks of {kind} in {number.name} have scales of their own; should be"
                 " formats without blocks, such as 'fp8' or 'int8'"
             )
-    if accumulate == "int32":
-        raise ValueError(
-            f"{given}: accumulate = 'int32' adds whole numbers with one point in all mini-batches;"
-            " should be 'fp32', or 'dot:32'"
-        )

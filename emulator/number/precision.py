@@ -472,7 +472,7 @@ def check_dots(precision: Precision) -> None:
         ValueError: they have several, or it may not be.
     """
     maps = {kind: precision.format(kind) for kind in ("activations", "errors")}
-    check_history(precision.history, precision.accumulate, maps)
+    check_history(precision.history, maps)
     given, size = f"accumulate = {precision.accumulate!r}", precision.dot
     if precision.hadamard and not (size and precision.activations.block and precision.errors.block):
         raise ValueError(

@@ -371,6 +371,12 @@ def _check_layer(config: Config, layer: Layer) -> None:
                 f" 'int32' has one point for both; should be activations in {own.activations.name}"
                 " where its inputs are made, too"
             )
+        if layer.operation.recurs and any(one.history for one in (own, operands)):
+            raise InputError(
+                f"{given}: {layer.name} adds products of inputs and of states, which have scales of"
+                " their own, and accumulate = 'int32' has one point for both; should be without"
+                " `scaling`, or with accumulate = 'dot:32'"
+            )
         if not layer.has_weights:  # shares are in its own format
             _check_integers(config.batch, own, layer, given)
     if own.dot or own.hadamard or own.history or own.square:

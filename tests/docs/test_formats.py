@@ -82,6 +82,12 @@ FEATURES: dict[str, Table] = {
         "replicas": 2,
         "compress": "bf16",
     },
+    "replicas that share updates out (`zero`)": {
+        **SHAPES,
+        "network": images({"type": "relu"}),
+        "replicas": 2,
+        "zero": 1,
+    },
     "boards that take actions as a whole": {
         **TEXT,
         "network": sequence(LSTM),
@@ -108,6 +114,7 @@ FORMATS = (
     "mxint8 accumulate=dot:32",
     "mxint8 accumulate=dot:8 block=8x8",
     "fp8 scaling=delayed",
+    "int8 accumulate=int32 scaling=delayed",
 )
 
 
@@ -175,6 +182,9 @@ def test_all_doors_say_the_same(feature: str, engines: str, form: str) -> None:
         except InputError as error:
             errors.append(str(error))
     assert len({*errors}) == 1
-    rows = features[feature], features["boards that take actions as a whole"]
-    split, whole = (row[FORMATS.index(form)] == "yes" for row in rows)
-    assert (errors[0] is None) == (split and (whole or engines == "split"))
+    own, whole, lstm = (
+        features[row][FORMATS.index(form)]
+        for row in (feature, "boards that take actions as a whole", "LSTM")
+    )
+    takes = engines == "split" or whole in ("yes", lstm)  # where the LSTM of that row trains
+    assert (errors[0] is None) == (own == "yes" and takes)

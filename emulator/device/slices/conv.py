@@ -8,7 +8,9 @@ With `accumulate = "int32"` all formats are fixed point, with f fraction bits: a
 number times 2^-f. FP multiplies activations by weights, EB errors by weights, PG activations by
 errors. So the activations in Act-RAM are scaled by the fraction bits of activations and weights:
 FP's products are then whole. PG reads them, too, so the errors that it reads have the bits that
-errors have more than weights. Partial sums travel as the bits of int32.
+errors have more than weights. Partial sums travel as the bits of int32. Of operands with a scale,
+whole numbers are those over it, so a sum has the product of two scales: each slice knows the points
+of a micro-batch, since maps bring their scales along, and sums get theirs once they are whole.
 
 A classifier whose loss is vocabulary-parallel is such a slice, too: each has logits, biases and
 errors of its own channels. To the right go the loss's numbers of each row so far, `STATE` of them,
@@ -23,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,31 +63,48 @@ class SliceSums:
         assert isinstance(grid, FloatGrid)
         return grid.fraction_bits - grid.least_exponent
 
-    def activations(self, x: Data) -> Data:
-        """Return activations as FP and PG multiply them."""
-        return self._scaled(x, "activations", "weights")
+    def activations(self, x: Data, scales: int = 0) -> Data:
+        """Return activations as FP and PG multiply them; `scales` is the exponent of the product of
+        those of both operands, here as below.
+        """
+        return self._scaled(x, scales, "activations", "weights")
 
-    def errors(self, dy: Data) -> Data:
+    def errors(self, dy: Data, scales: int = 0) -> Data:
         """Return errors of outputs as EB multiplies them."""
-        return self._scaled(dy, "errors", "weights")
+        return self._scaled(dy, scales, "errors", "weights")
 
-    def gradient_errors(self, dy: Data) -> Data:
-        """Return errors of outputs as PG multiplies them."""
-        if self.kind is not Sums.INT32 or self._bits("errors") == self._bits("weights"):
+    def gradient_errors(self, dy: Data, over: NDArray[np.int64] | None = None) -> Data:
+        """Return errors of outputs as PG multiplies them; `over` are the exponents, by sample, of
+        the scale of errors over that of the weights of FP.
+        """
+        if self.kind is not Sums.INT32:
             return dy
-        return dy * np.float32(2.0 ** (self._bits("errors") - self._bits("weights")))
+        bits = self._bits("errors") - self._bits("weights")
+        if over is None:
+            return dy * np.float32(2.0**bits) if bits else dy
+        factors = np.ldexp(np.float32(1), bits - over)
+        return dy * factors.reshape(-1, 1, 1, 1)
 
-    def _scaled(self, maps: Data, *kinds: str) -> Data:
-        return (
-            maps * np.float32(2.0 ** sum(map(self._bits, kinds)))
-            if self.kind is Sums.INT32
-            else maps
-        )
+    def _scaled(self, maps: Data, scales: int, *kinds: str) -> Data:
+        if self.kind is not Sums.INT32:
+            return maps
+        return maps * np.float32(2.0 ** (sum(map(self._bits, kinds)) - scales))
 
-    def make_whole(self, sums: Data, *kinds: str) -> None:
+    def make_whole(self, sums: Data, scales: int, *kinds: str) -> None:
         """Make fp32 numbers of sums of products of two kinds, in place, once they are complete."""
         if self.kind is Sums.INT32:
-            sums[...] = sums.view(np.int32) * np.float32(2.0 ** -sum(map(self._bits, kinds)))
+            bits = sum(map(self._bits, kinds)) - scales
+            sums[...] = sums.view(np.int32) * np.float32(2.0**-bits)
+
+
+class _Points(NamedTuple):
+    """The exponents of the scales of a micro-batch's activations and errors, and the numbers of its
+    samples.
+    """
+
+    samples: NDArray[np.int64] | None = None
+    activations: int = 0
+    errors: int = 0
 
 
 class ConvSlice(SliceNumerics):
@@ -106,6 +126,10 @@ class ConvSlice(SliceNumerics):
             SINGLE if formats is None or layer.operation.looks_up else formats.precision
         )  # no sums in a row
         self._sums = SliceSums(precision)
+        is_scaled = self._sums.kind is Sums.INT32 and formats is not None
+        self._scales = formats.scales if formats is not None and is_scaled else None
+        self._points, self._weight_scales = dict[int, _Points](), ActRam(arena)
+        self._gradient_scales = 0
         self._convolution = self._convolving()
         weights = initial_weights(layer, start, seed, part.weight_inputs, part.out_channels)
         own = (
@@ -132,39 +156,54 @@ class ConvSlice(SliceNumerics):
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, training: Training
     ) -> Data:
         """See `SliceNumerics`; EB needs no activations."""
-        if not self.part.layer.has_pg:
-            return await ConvSlice.infer(self, span, x, partial, version, training.lengths)
-        frame = self._act_ram.room(span, self._convolution.frame_shape(len(x))[1:])
-        self._convolution.frame(self._sums.activations(self._own(x)), frame)
-        return self._convolve(len(x), frame, partial, version)
+        layer, shape = self.part.layer, self._convolution.frame_shape(len(x))
+        frame = self._act_ram.room(span, shape[1:]) if layer.has_pg else self._arena.take(shape)
+        points = self._points_of(training.samples)
+        if self._scales is not None and not layer.makes.fixed:
+            self._points[span.micro_batch.index] = points
+        if self._scales is not None and layer.has_pg:
+            # Spans of a micro-batch may see several versions of the weights.
+            self._weight_scales.put(span, np.full(len(x), self._weight.scale_of(version)))
+        return self._convolve(x, frame, partial, version, points)
 
     async def infer(
         self, span: SampleSpan, x: Data, partial: Data | None, version: int, lengths: Lengths | None
     ) -> Data:
         """See `SliceNumerics`."""
         frame = self._arena.take(self._convolution.frame_shape(len(x)))
-        self._convolution.frame(self._sums.activations(self._own(x)), frame)
-        return self._convolve(len(x), frame, partial, version)
+        return self._convolve(x, frame, partial, version, self._points_of(None))
 
-    def _convolve(self, samples: int, frame: Data, partial: Data | None, version: int) -> Data:
-        weight = self._weight[version]
+    def _points_of(self, samples: NDArray[np.int64] | None) -> _Points:
+        """Return the points of samples in FP; all are 0 where sums are no whole numbers."""
+        if self._scales is None:
+            return _Points()
+        name = name_of_scale("activations", "outputs", self.part.layer.reads.number)
+        return _Points(samples, self._scales.in_force(name, samples))
+
+    def _convolve(
+        self, x: Data, frame: Data, partial: Data | None, version: int, points: _Points
+    ) -> Data:
+        weight, scales = self._weight[version], points.activations
+        if self._scales is not None:
+            scales += self._weight.scale_of(version)
+        self._convolution.frame(self._sums.activations(self._own(x), scales), frame)
         if self._cut is Cut.ICP and partial is not None:
             self._convolution.forward(partial, frame, weight, fresh=False)
-            return self._summed(partial)
+            return self._summed(partial, scales)
         before = 0 if partial is None else partial.shape[-1]
         y = self._arena.take(
-            (samples, *self._convolution.output, before + self._convolution.out_channels)
+            (len(x), *self._convolution.output, before + self._convolution.out_channels)
         )
         if partial is not None:
             y[..., :before] = partial
         self._convolution.forward(y[..., before:], frame, weight, fresh=True)
-        self._summed(y[..., before:])
+        self._summed(y[..., before:], scales)
         return y
 
-    def _summed(self, y: Data) -> Data:
+    def _summed(self, y: Data, scales: int) -> Data:
         """Return outputs after FP; they are whole under OCP, and after a layer's last slice."""
         if self._cut is Cut.OCP or self.part.is_last:
-            self._sums.make_whole(y, "activations", "weights")
+            self._sums.make_whole(y, scales, "activations", "weights")
         return y
 
     def _own(self, x: Data) -> Data:
@@ -179,19 +218,25 @@ class ConvSlice(SliceNumerics):
         self, span: SampleSpan, dy: Data, partial: Data | None, version: int
     ) -> Data | None:
         """See `SliceNumerics`."""
-        own = self._own_errors(span, dy, version)
+        own, points = self._own_errors(span, dy, version), self._points_of_errors(span)
         if self.part.layer.has_pg:
-            self._output_errors.put(span, self._sums.gradient_errors(own))
+            over = None
+            if self._scales is not None:
+                [of_weights] = self._weight_scales.read(span)
+                over = points.errors - of_weights
+            self._output_errors.put(span, self._sums.gradient_errors(own, over))
         if self._turned is None:
             return None
-        turned = self._turned[version]
+        turned, scales = self._turned[version], points.errors
+        if self._scales is not None:
+            scales += self._weight.scale_of(version)
         frame = self._arena.take(self._convolution.error_frame_shape(len(dy)))
-        self._convolution.error_frame(self._sums.errors(own), frame)
+        self._convolution.error_frame(self._sums.errors(own, scales), frame)
         passed, held = self._passed, self._convolution.in_channels
         if partial is not None and (passed == 0 or self.part.layer.reads_again):
             self._convolution.error(self._own(partial), frame, turned, fresh=False)
             if self.part.is_first:
-                self._sums.make_whole(self._own(partial), "errors", "weights")
+                self._sums.make_whole(self._own(partial), scales, "errors", "weights")
             return partial
         beyond = 0 if partial is None else passed + partial.shape[-1] - held
         dx = self._arena.take((len(dy), *self._convolution.size, held + beyond))
@@ -202,10 +247,20 @@ class ConvSlice(SliceNumerics):
             dx[..., :passed] = 0
         self._convolution.error(dx[..., :held], frame, turned, fresh=not shares)
         if self._cut is Cut.ICP:
-            self._sums.make_whole(dx[..., :held], "errors", "weights")
+            self._sums.make_whole(dx[..., :held], scales, "errors", "weights")
         elif self.part.is_first:
-            self._sums.make_whole(dx, "errors", "weights")
+            self._sums.make_whole(dx, scales, "errors", "weights")
         return dx
+
+    def _points_of_errors(self, span: SampleSpan) -> _Points:
+        """Return the points of a micro-batch in EB and PG."""
+        index = span.micro_batch.index
+        points = self._points.get(index, _Points())
+        if self._scales is not None:
+            name = name_of_scale("errors", "outputs", self.part.layer.makes.number)
+            points = points._replace(errors=self._scales.in_force(name, points.samples))
+            self._points[index] = points
+        return points
 
     def _own_errors(self, span: SampleSpan, dy: Data, version: int) -> Data:
         """Return the errors of this slice's outputs, from those that have arrived."""
@@ -213,9 +268,11 @@ class ConvSlice(SliceNumerics):
 
     def gradient(self, whole: SampleSpan) -> None:
         """See `SliceNumerics`."""
+        points = self._points.pop(whole.micro_batch.index, _Points())
         if not self.part.layer.has_pg:
             return
         [frame], [dy] = self._act_ram.read(whole), self._output_errors.read(whole)
+        self._gradient_scales = points.activations + points.errors  # those of all its mini-batch
         self._add_gradient(whole, frame, dy, fresh=self._weight.begins_sum())
         self._gradient_is_whole = False
         super().gradient(whole)
@@ -227,7 +284,9 @@ class ConvSlice(SliceNumerics):
     def _finish_gradient(self) -> None:
         """Make the sum of gradients whole, once PG has added all of a mini-batch."""
         if not self._gradient_is_whole:
-            self._sums.make_whole(self._weight.gradient, "activations", "errors")
+            self._sums.make_whole(
+                self._weight.gradient, self._gradient_scales, "activations", "errors"
+            )
             self._gradient_is_whole = True
 
     def update(self, samples: int, rule: Rule, *, keeps: bool) -> None:

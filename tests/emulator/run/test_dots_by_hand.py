@@ -41,6 +41,8 @@ LAYERS: list[Table] = [
     {"type": "fc", "name": "f2", "features": 10},
     {"type": "softmax"},
 ]
+WHOLE = 0
+"""Products of a block where all of a sum are one, whole numbers until it is there."""
 INT8 = Form(6, 0, 127 / 64, block=32)
 FORMS: dict[str, tuple[str, int, Form]] = {
     "mxint8": ("mxint8 accumulate=dot:32", 32, INT8),
@@ -85,6 +87,16 @@ FORMS: dict[str, tuple[str, int, Form]] = {
         8,
         Form(7, 0, 127 / 128, by_chance=True),
     ),
+    "whole numbers, by the last two": (
+        "int8 accumulate=int32 scaling=delayed:history=2",
+        WHOLE,
+        Form(7, 0, 127 / 128),
+    ),
+    "whole numbers, by chance, by the last": (
+        "q2.6 rounding=stochastic accumulate=int32 scaling=delayed:history=1 loss_scale=16",
+        WHOLE,
+        Form(7, 1, 127 / 64, by_chance=True),
+    ),
     "longer blocks": ("int6@64 accumulate=dot:16", 16, Form(5, 0, 31 / 32, block=64)),
 }
 Forms = dict[str, tuple[int, Form, Form]]
@@ -110,6 +122,15 @@ BY_LAYER: dict[str, tuple[str, Forms]] = {
             "f2": (1, *[Form(23, -126, np.inf)] * 2),
         },
     ),
+    "whole numbers, of two formats, by the last two": (
+        "int8 activations=q2.8 accumulate=int32 scaling=delayed:history=2 layer.f2.accumulate=fp32",
+        {
+            **dict.fromkeys(
+                ("c1", "c2", "f1"), (WHOLE, Form(7, 0, 127 / 128), Form(9, 1, 511 / 256))
+            ),
+            "f2": (1, Form(7, 0, 127 / 128), Form(9, 1, 511 / 256)),
+        },
+    ),
 }
 """By layer, products of a block, of one in plain fp32; and the formats of weights and errors, and
 of activations that the layer makes.
@@ -117,7 +138,11 @@ of activations that the layer makes.
 
 
 def added(sums: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """Return fp32 sums and exact ones of blocks, added and rounded once."""
+    """Return fp32 sums and exact ones of blocks, added and rounded once; whole numbers in fp64 are
+    not.
+    """
+    if sums.dtype == np.float64:
+        return sums + blocks
     before = sums.astype(np.float64)
     near = before + blocks
     of_blocks = near - before
@@ -271,13 +296,19 @@ class Emulation:
 
     def _forward_of(self, layer: Any, weight: np.ndarray, x: np.ndarray) -> np.ndarray:
         weight = weight.astype(np.float64)
-        y = np.zeros((len(weight), *layer.output[1:]), F)
-        for channels in cut(len(x), self.forms[layer.name][0]):
+        size, wide = self._sums(layer)
+        y = np.zeros((len(weight), *layer.output[1:]), wide)
+        for channels in cut(len(x), size or len(x)):
             own = slice(channels.start, channels.stop)
             for (u, v), read in self._reads(layer, x).items():
                 block = np.einsum("oi,irc->orc", weight[:, own, u, v], read[own])
                 y = added(y, block)
-        return y
+        return y.astype(F)
+
+    def _sums(self, layer: Any) -> tuple[int, Any]:
+        """Products of a block, and the type of what adds blocks."""
+        size = self.forms[layer.name][0]
+        return size, F if size else np.float64
 
     def _reads(self, layer: Any, x: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
         """What outputs read through each place of the kernel."""
@@ -302,8 +333,9 @@ class Emulation:
         weight = weight.astype(np.float64)
         (kh, kw), (down, across), (top, left) = layer.window
         (ins, (_, height, width)), (_, rows, columns) = (weight.shape[1], layer.input), dy.shape
-        dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), F)
-        for channels in reversed(cut(len(dy), self.forms[layer.name][0])):
+        size, wide = self._sums(layer)
+        dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), wide)
+        for channels in reversed(cut(len(dy), size or len(dy))):
             own = slice(channels.start, channels.stop)
             for u in range(kh):
                 for v in range(kw):
@@ -316,7 +348,7 @@ class Emulation:
                         v : v + across * (columns - 1) + 1 : across,
                     ]
                     dx[place] = added(dx[place], block)
-        return dx[:, top : top + height, left : left + width]
+        return dx[:, top : top + height, left : left + width].astype(F)
 
     def _add_gradient(
         self, layer: Any, total: np.ndarray, x: np.ndarray, dy: np.ndarray, sample: int
@@ -333,7 +365,7 @@ class Emulation:
             own = read.reshape(ins, -1).astype(F)
             if size > 1:
                 own = self._pixels("activations", own, tensor, first, sample, before)
-            for some in cut(pixels, size):
+            for some in cut(pixels, size or pixels):
                 apart = layer.operation.groups, -1, len(some)
                 both = (
                     array[:, some.start : some.stop].astype(np.float64).reshape(apart)
@@ -345,7 +377,9 @@ class Emulation:
     def step(self, number: int, images: np.ndarray, labels: np.ndarray) -> None:
         """Train a mini-batch: update `number`, from 1."""
         c1, c2, f1, f2 = self.layers
-        sums = {name: np.zeros_like(own) for name, own in self.masters.items()}
+        sums = {
+            layer.name: np.zeros(layer.weight_shape, self._sums(layer)[1]) for layer in self.layers
+        }
         for place, (image, label) in enumerate(zip(images, labels, strict=True)):
             n = self.sample = BATCH * (number - 1) + place
             x1 = self._map("activations", image, c1.reads.number, n, c1)
@@ -374,7 +408,7 @@ class Emulation:
             for layer, x, dy in ((c1, x1, d1), (c2, x2, d2), (f1, x3, d3), (f2, x4, d4)):
                 self._add_gradient(layer, sums[layer.name], x, dy, n)
         for name, own in self.masters.items():
-            mean = (sums[name] / F(self.scale)) * F(1 / BATCH)
+            mean = (sums[name].astype(F) / F(self.scale)) * F(1 / BATCH)
             velocity = self.velocities[name]
             velocity[...] = MOMENTUM * velocity + (mean + DECAY * own)
             own -= RATE * velocity
