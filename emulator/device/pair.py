@@ -37,6 +37,7 @@ from .ends import Tally
 from .formats import MapFormats
 from .memories import ActRam
 from .ports import Maps, Outlet
+from .sideband import begin_scales
 from .slices import (
     TAPE,
     RecurrentSlice,
@@ -351,6 +352,7 @@ async def train_on_gpu(
     """Carry out an epoch's actions; `on_update` is called after each update."""
     assert numerics.head is not None and epoch.rule_of is not None
     numerics.begin_epoch()
+    begin_scales(numerics.slices)
     for action, keeps, frees in with_versions(program):
         if action.kind is Kind.UPDATE:
             step = action.index - 1

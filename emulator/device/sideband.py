@@ -425,6 +425,13 @@ class NormSums:
         self._ports.send_untimed(key._replace(values=True), step, limbs)
 
 
+def begin_scales(slices: Sequence[SliceNumerics]) -> None:
+    """Note the largest weights that the first update changes, unless updates before are known."""
+    for own in slices:
+        for parameter in _scaled(own):
+            parameter.begin_scale()
+
+
 _WEIGHT_ARRAYS = 6
 SCALED_ARRAYS = _WEIGHT_ARRAYS + 4
 """Numbers of a message: W, R and P of two directions of a recurrent layer have a scale each, and so
@@ -499,9 +506,7 @@ class SharedScales:
         """Return the programs of an epoch of `steps` mini-batches, which begins."""
         if self._scales is not None:
             self._scales.begin_epoch()
-        for own in self._slices:
-            for parameter in _scaled(own):
-                parameter.begin_scale()
+        begin_scales(self._slices)
         self._offered, self._told = self._mailboxes(), self._mailboxes()
         if not self.drains:
             self.offer()

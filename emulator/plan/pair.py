@@ -96,17 +96,16 @@ def make_pair_plan(
 
 
 def _check_scales(config: Config) -> None:
-    """Check that no scale follows what training sees: a pair keeps none.
+    """Check that the loss scale follows no overflows, of which a pair has no norm.
 
     Raises:
-        InputError: one does.
+        InputError: it does.
     """
     precision = config.precision
-    if precision.grows_every or any(own.history for own in precision.all_of):
+    if precision.grows_every:
         raise InputError(
-            f"`precision` = {str(precision)!r}: scales that follow mini-batches are those of a"
-            f" chain, and `schedule` = {config.schedule.name!r} has none; should be a number as"
-            " `loss_scale`, and no `scaling`"
+            f"`precision` = {str(precision)!r}: the loss scale follows the norm of a chain's"
+            f" gradients, and `schedule` = {config.schedule.name!r} has none; should be a number"
         )
 
 

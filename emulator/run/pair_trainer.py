@@ -29,7 +29,9 @@ from ..device import (
     SliceNumerics,
     SoftmaxHead,
     Tally,
+    TensorScales,
     evaluate_on_gpu,
+    merged_scales,
     numerics_of,
     train_on_gpu,
 )
@@ -44,6 +46,8 @@ from .segments import Leg, Position
 from .trainer import Programs, Trainer
 
 _GPU, _FPGA = 0, 1
+_SCALES = "scales of device"
+"""What the names of the scales that a checkpoint has begin with."""
 
 CarriedBytes = Mapping[PairKey, int]
 """By stream."""
@@ -101,11 +105,13 @@ class PairDevices:
         )
 
 
-def build_pair(plan: PairPlan, ranks: Ranks) -> PairDevices:
-    """Make this rank's devices and connect them."""
+def build_pair(plan: PairPlan, ranks: Ranks, samples: int) -> PairDevices:
+    """Make this rank's devices for epochs of `samples` samples, and connect them."""
     pair, placement = PairDevices(), Placement.of(plan.work, ranks.size)
-    if not plan.config.precision.is_single:
-        pair.formats = MapFormats(plan.config.precision, plan.config.seed, pair.arena)
+    precision = plan.config.precision
+    if not precision.is_single:
+        scales = TensorScales(samples, plan.config.batch)
+        pair.formats = MapFormats(precision, plan.config.seed, pair.arena, scales=scales)
     here, slices = placement.hosted(ranks.rank), plan.mapping.devices[0]
     inlets: dict[int, dict[PairKey, Mailbox]] = collections.defaultdict(dict)
     outlets: dict[int, dict[PairKey, Outlet]] = collections.defaultdict(dict)
@@ -162,7 +168,7 @@ class PairTrainer(Trainer):
     plan: PairPlan
 
     def __init__(self, plan: PairPlan, data: Dataset, ranks: Ranks) -> None:
-        self.devices = build_pair(plan, ranks)
+        self.devices = build_pair(plan, ranks, data.n_train)
         super().__init__(plan, data, ranks, self.devices.carriers, [self.devices])
         self._step_ps = {size: plan.times_of(size).mini_batch_ps for size in set(self._step_sizes)}
         self._carried: collections.Counter[PairKey] = collections.Counter()
@@ -245,20 +251,32 @@ class PairTrainer(Trainer):
         return self
 
     def clocks(self) -> dict[str, Any]:
-        """See `Trainer`; times follow from the number of mini-batches, so there are only bytes."""
+        """See `Trainer`; times follow from the number of mini-batches, so there are only bytes, and
+        the scales that devices of each rank keep.
+        """
+        clocks: dict[str, Any] = {}
+        formats = self.devices.formats
+        if formats is not None and self.devices.ports and formats.scales_of(None) is not None:
+            scales = formats.scales.state()
+            clocks[f"{_SCALES} {min(self.devices.ports)}"] = {"exponents": len(scales), **scales}
         if self.ranks.rank > 0:
-            return {}
-        return {
-            "carried": [
-                (key.layer, key.direction, key.content.value, n) for key, n in self._carried.items()
-            ]
-        }
+            return clocks
+        carried = [
+            (key.layer, key.direction, key.content.value, n) for key, n in self._carried.items()
+        ]
+        return {"carried": carried, **clocks}
 
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
-        """See `Trainer`; a pair's loss scale stays."""
+        """See `Trainer`; a pair's loss scale stays, and its devices take the scales of maps and
+        weights.
+        """
+        if self.devices.formats is not None:
+            kept = (own for name, own in state.items() if name.startswith(_SCALES))
+            self.devices.formats.scales.restore(merged_scales(kept))
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
+        self.take_loss_scale(state)
         carried = {
             PairKey(layer, place, Content(what)): size
             for layer, place, what, size in state["carried"]

@@ -143,6 +143,7 @@ FORMS = (
     *("bf16", "mxfp8", "mxfp4 rounding=stochastic loss_scale=64", "int8 accumulate=int32"),
     *("bf16 accumulate=bf16", "nvfp4 master=bf16", "mxint8 accumulate=dot:8 rounding=stochastic"),
     "bf16 layer.second=fp8 layer.second.errors=q2.10",
+    "int8 scaling=delayed:history=1 rounding=stochastic",
 )
 
 
@@ -259,10 +260,23 @@ def test_what_a_format_takes_on_either_device() -> None:
     assert need.kept_bytes == 3 * 7 * (4 * 5 * 64 + 64 + 2)
 
 
-@pytest.mark.parametrize("form", ["bf16 loss_scale=dynamic", "fp8 scaling=delayed"])
-def test_scales_that_follow_mini_batches_are_of_a_chain(form: str) -> None:
-    with pytest.raises(InputError, match="scales that follow mini-batches are those of a chain"):
-        plan_of("lstm", "farnn", precision=form)
+def test_a_loss_scale_that_follows_overflows_is_of_a_chain() -> None:
+    with pytest.raises(InputError, match="follows the norm of a chain's gradients"):
+        plan_of("lstm", "farnn", precision="bf16 loss_scale=dynamic")
+
+
+@pytest.mark.parametrize("schedule", ["farnn-all-fpga", "gpu-standard"])
+def test_scales_go_on_after_a_resume(tmp_path: Path, bits: Bits, schedule: str) -> None:
+    """With a history of one mini-batch."""
+    keys: Table = {"precision": "int8 scaling=delayed:history=1", "checkpoint_every": 1}
+    whole = train("lstm", schedule, **keys, epochs=3)
+    for epochs in (1, 2):
+        file = str(tmp_path / f"{epochs}.ckpt")
+        train("lstm", schedule, **keys, epochs=epochs, checkpoint=file)
+        rest = emuchain.train(resume=file, epochs=3, data=data_of(), progress="none")
+        assert bits(rest.weights) == bits(whole.weights)
+    plain = train("lstm", schedule, precision="int8", epochs=3)
+    assert bits(plain.weights) != bits(whole.weights)
 
 
 def test_weights_travel_once_a_mini_batch() -> None:
