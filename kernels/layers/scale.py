@@ -1,5 +1,5 @@
 """Sums of products for factors of channels: of each sample, as a gate's errors, or of all samples,
-as a learnt factor's gradient.
+as the gradient of a learnt factor, of each channel or one of all.
 
 Maps are (n, rows, columns, channels); rows and columns are added in ascending order.
 """
@@ -38,6 +38,21 @@ def scale_gradient(x: Floats, dy: Floats, gradient: Floats, *, fresh: bool) -> N
         raise ValueError(f"maps {x.shape} need a gradient of shape {x.shape[3:]}")
     own = in_place(gradient, "gradient")
     _scale_gradient(*source(x, "x"), *source(dy, "dy"), own, bool(fresh))
+
+
+def total_gradient(x: Floats, dy: Floats, gradient: Floats, *, fresh: bool) -> None:
+    """Add `dy` times `x` to the one number of `gradient` (1,) in place; where `fresh`, start from
+    +0.
+
+    The sum over a sample, channels ascending last, is in double precision, and rounded once;
+    samples are added in ascending order. Raise ValueError where shapes do not fit.
+    """
+    same_shape(x, dy, "inputs and errors of the outputs")
+    n = len(x)
+    one, other = (np.ascontiguousarray(own).reshape(n, -1, 1, 1) for own in (x, dy))
+    errors = np.empty((n, 1, 1, 1), np.float32)
+    gate_error(one, other, errors)
+    scale_gradient(np.ones_like(errors), errors, gradient, fresh=fresh)
 
 
 def warm() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common import format_bytes
-from .node import FEW, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
+from .node import FEW, FLOAT, Constant, OnnxGraph, OnnxNode, are_numbers, shortest
 
 _FOLDED = frozenset(
     (
@@ -167,6 +167,11 @@ class Expressions:
             known.update(self._computed(node, {own: known[own] for own in node.inputs if own}))
         return known[name]
 
+    def factors(self, name: str) -> tuple[str, ...]:
+        """Return the two constants whose product another one is; none if it is no product."""
+        node = self._made_by.get(name)
+        return node.inputs if node is not None and node.operator == "Mul" else ()
+
     def applied(
         self, nodes: Sequence[OnnxNode], x: NDArray[Any], constants: Mapping[str, Constant]
     ) -> NDArray[Any]:
@@ -199,8 +204,10 @@ class Expressions:
         """Return type and shape of a node's outputs; None if not all are known."""
         from onnx import defs, helper, shape_inference
 
+        kinds = {constant.kind for constant in given.values()}
+        mixed = node.operator == "Einsum" and len(kinds) > 1  # as PyTorch's exporter may leave it
         types = {
-            name: helper.make_tensor_type_proto(constant.kind, constant.shape)
+            name: helper.make_tensor_type_proto(FLOAT if mixed else constant.kind, constant.shape)
             for name, constant in given.items()
         }
         data = {
@@ -264,6 +271,8 @@ class Expressions:
     ) -> dict[str, NDArray[Any]]:
         from onnx.reference import ReferenceEvaluator
 
+        if node.operator == "Einsum" and len({array.dtype for array in given.values()}) > 1:
+            given = {name: array.astype(np.float32) for name, array in given.items()}
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

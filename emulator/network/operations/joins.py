@@ -18,6 +18,7 @@ from ..onnx_nodes import Export, Form
 from ..operation import Arithmetic, JoinedRows, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
+from .rotary import Sinusoids
 from .scale import Affine, Shift, by_channel, is_by_channel, number_of, scaled
 from .tokens import Positions, Tokens
 
@@ -135,8 +136,17 @@ class Add(SfuOperation):
     @classmethod
     def _positions(cls, walk: Walk, node: OnnxNode, place: int, positions: Constant) -> Value:
         """Return what a node takes at a place plus learnt positions; of a multiple of these, the
-        same multiple of the sum with the others.
+        same multiple of the sum with the others. A table of sines and cosines times one learnt
+        number is `sinusoids`.
         """
+        for own, table in itertools.permutations(walk.expressions.factors(positions.name)):
+            learnt, angles = walk.constants[own], walk.constants[table]
+            if math.prod(learnt.shape) == 1 and learnt.roots and not learnt.is_buffer:
+                keys = Sinusoids.keys_of(walk.expressions.value(angles.name))
+                if keys is not None:
+                    walk.parameters.use(node, 1 - place, learnt)
+                    arrays, given = {"factor": own}, walk.take(node, place)
+                    return walk.step(node, Sinusoids, keys, given, like=given, arrays=arrays)
         name, factor = walk.expressions.multiple(positions.name)
         value = scaled(walk, node, place, 1 / factor)
         walk.parameters.use(node, 1 - place, walk.constants[name])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ....kernels.attention import table_places, table_rows
 from ....kernels.layers.element_wise import add_bias_gradient
 from ....kernels.layers.rotary import rotate, turns
 from ....kernels.layers.row_norm import rms_norm_forward, row_norm_error, row_norm_gradient
+from ....kernels.layers.scale import total_gradient
 from ...common import Channels, Finite, Positive, PositiveFinite
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import Arithmetic, SfuRows, SfuStep
@@ -455,3 +457,111 @@ class HeadNormUnit(Unit):
         """Write queries or keys to their places in maps."""
         parts = maps.reshape(*maps.shape[:2], self._groups, self._parts, self._size)
         parts[:, :, :, span] = own.reshape(parts[:, :, :, span].shape)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sinusoids(RowOperation):
+    """Sines and cosines of a row's number, times one learnt factor, added: at first 1 over the root
+    of the channels.
+
+    Channel i of c has the sine of t * base ^ (-2 i / c) in row t, channel c / 2 + i its cosine
+    (Vaswani et al., 2017, section 3.5).
+    """
+
+    base: PositiveFinite = 10000.0
+
+    type = "sinusoids"
+    torch_form = "rows"
+    of_value = Arithmetic(2)  # the product; back: the gradient
+
+    def table(self, shape: Shape) -> Data:
+        """Return the sines and cosines (rows, channels)."""
+        cosines, sines = turns(shape[1], shape[0], self.base)
+        return np.concatenate([sines, cosines], 1)
+
+    @classmethod
+    def keys_of(cls, table: NDArray[Any]) -> dict[str, Any] | None:
+        """Return the keys of which an array (…, rows, channels) is the table; None if there are
+        none.
+        """
+        rows, channels = table.shape[-2:]
+        if rows < 2 or channels < 4 or channels % 2 or table.dtype.kind != "f":
+            return None
+        own = table.reshape(-1, rows, channels)
+        angle = math.atan2(own[0, 1, 1], own[0, 1, channels // 2 + 1])
+        if angle <= 0:
+            return None
+        keys = {"base": float(f"{angle ** (-channels / 2):.4g}")}
+        expected = cls(**keys).table((channels, rows, 1))
+        return keys if np.abs(own - expected).max() <= 1e-6 * rows else None
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """See `Operation`."""
+        channels, *_ = shape = sequence_shape(inputs, self.type, "token")
+        if channels % 2:
+            raise ValueError(f"takes an even number of channels, and these are {channels}")
+        return shape
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`."""
+        return 1
+
+    def torch(self, nn: Any, shape: Shape) -> Any:
+        """See `SfuOperation`."""
+        import torch
+
+        table, first = torch.from_numpy(self.table(shape)), shape[0] ** -0.5
+
+        class Sinusoids(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.factor = nn.Parameter(torch.full((1,), first))
+                self.register_buffer("table", table, persistent=False)
+
+            def forward(self, x: Any) -> Any:
+                return x + self.factor * self.table
+
+        return Sinusoids()
+
+    def to_onnx(self, out: Export) -> None:
+        """See `Operation`."""
+        nodes, name = out.nodes, out.name
+        steps = nodes.steps(out.x, f"{name}/steps")
+        table = nodes.array(f"{name}.table", self.table(out.makes.shape))
+        scaled = nodes.add("Mul", [table, out.weight("factor")], f"{name}/scaled")
+        out.write_of([steps], "Add", scaled, form=Form.STEPS)
+
+    def unit(self, step: SfuStep, site: Site) -> Unit:
+        """See `SfuOperation`."""
+        return SinusoidsUnit(self.table(step.output), site)
+
+
+class SinusoidsUnit(Unit):
+    """A table of rows and channels, times one learnt factor."""
+
+    def __init__(self, table: Data, site: Site) -> None:
+        super().__init__(site)
+        self._table = table[:, None]
+        self.learns = {"factor": np.array([table.shape[1] ** -0.5], np.float32)}
+
+    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
+        """See `Unit`."""
+        [x] = xs
+        y = self.arena.take(x.shape)
+        np.add(x, self._table * weights["factor"], out=y)
+        return y, ()
+
+    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
+        """See `Unit`; what is before it may overwrite its errors, which it keeps."""
+        dx = self.arena.take(dz.shape)
+        dx[...] = dz
+        return (dx,)
+
+    def kept(self, state: State, dz: Data) -> State:
+        """See `Unit`."""
+        return (dz,)
+
+    def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
+        """See `Unit`."""
+        [dz] = kept
+        total_gradient(np.broadcast_to(self._table, dz.shape), dz, sums["factor"], fresh=fresh)

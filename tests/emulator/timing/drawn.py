@@ -331,7 +331,9 @@ def tied_chains(draw: st.DrawFn) -> Case:
         )
         for _ in range(draw(st.integers(0, 3)))
     ]
-    layers = [{"type": "embedding", "features": features, "name": "table"}, {"type": "positions"}]
+    layers = [{"type": "embedding", "features": features, "name": "table"}]
+    kinds = ["positions", *(["sinusoids"] if features % 2 == 0 else [])]
+    layers.append({"type": draw(st.sampled_from(kinds))})
     layers += [{"name": f"o{number}", **operation} for number, operation in enumerate(between)]
     layers.append({"type": "conv", "channels": features, "kernel": 1})
     heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 4))
