@@ -212,7 +212,7 @@ class _Graph:
             )
 
     def _check_tables(self) -> None:
-        """Check that something else takes what a table of terms stands beside: it gives no errors."""
+        """Check that others take what tables of terms stand beside: they give no errors."""
         taken = {opened.reads.number for opened in self._opened}
         steps = [step for opened in self._opened for step in opened.sfu]
         for step in steps:
@@ -221,8 +221,8 @@ class _Graph:
         for step in steps:
             if step.operation.type == "score-table" and step.reads[0].number not in taken:
                 raise InputError(
-                    f"{self._places[step.makes.number]}: nothing else takes its input; `from` should"
-                    " name the queries, keys and values before which attention takes it"
+                    f"{self._places[step.makes.number]}: nothing else takes its input; `from`"
+                    " should name the queries, keys and values before which attention takes it"
                 )
 
     def _last_uses(self) -> dict[int, tuple[int, bool]]:

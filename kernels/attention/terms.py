@@ -1,11 +1,12 @@
-"""Terms that are added to scores, by the distance of a query from a key: those that fall with it, by a
-slope of each head, and those of a table that is learnt.
+"""Terms that are added to scores, by the distance of a query from a key: those that fall with it,
+by a slope of each head, and those of a table that is learnt.
 
-Press, Smith and Lewis, 2022, "Train Short, Test Long: Attention with Linear Biases" (ALiBi). Raffel et
-al., 2020, "Exploring the Limits of Transfer Learning" (T5), section 2.1, and its code: distances fall
-into buckets, near ones into one each, far ones by their logarithm, and a head has a term for each
-bucket. A table comes as rows before those of queries, keys and values: of each group of heads that
-share k and v, in the channels of that group, the terms of its first head, then of the next, row by row.
+Press, Smith and Lewis, 2022, "Train Short, Test Long: Attention with Linear Biases" (ALiBi).
+Raffel et al., 2020, "Exploring the Limits of Transfer Learning" (T5), section 2.1, and its code:
+distances fall into buckets, near ones into one each, far ones by their logarithm, and a head has a
+term for each bucket. A table comes as rows before those of queries, keys and values: of each group
+of heads that share k and v, in the channels of that group, the terms of its first head, then of the
+next, row by row.
 """
 
 from __future__ import annotations

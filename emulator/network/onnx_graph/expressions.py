@@ -26,9 +26,9 @@ _FOLDED = frozenset(
     (
         "Abs Add And Cast CastLike Clip Concat ConstantOfShape Cos CumSum Div Einsum Equal Exp Expand"
         " Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity IsNaN Less"
-        " LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceL1 ReduceL2"
-        " ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Sigmoid Sign"
-        " Sin Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where"
+        " LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range Reciprocal ReduceL1"
+        " ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape"
+        " Sigmoid Sign Sin Slice Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where"
     ).split()
 )
 """Operators whose results have known sizes, and which take no longer than the sizes of inputs and

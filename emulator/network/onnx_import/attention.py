@@ -36,8 +36,8 @@ from .heads import (
     spread,
 )
 from .merged import GROUPED, channels_of, crossed, is_crossed, source_of
-from .terms import Table, buckets_of, slopes_of, table_of
-from .turned import OTHER_TURNS, Mixed, Turn, added, joined, unturned, viewed
+from .terms import Scores, Table, buckets_of, scale_of, slopes_of, table_of, taken_apart
+from .turned import OTHER_TURNS, Mixed, added, joined, unturned, viewed
 
 _OF_SCORES = frozenset({"Add", "Where", "Mul", "Div", "Identity", "Cast", "Reshape"})
 _OF_TURNS = frozenset({"Add", "Sub", "Mul", "Neg", "Concat"})
@@ -50,27 +50,6 @@ _HIDES = -1e4
 """What is added to scores of keys that a query does not see, or less: exp of it is 0."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Scores:
-    """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden`
-    (queries, keys), plus `terms` (…, queries, keys), and those of a `table`.
-
-    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only
-    `nan`, where of these are not numbers.
-    """
-
-    q: Heads
-    k: Heads
-    factor: float
-    hidden: NDArray[np.bool_] | None = None
-    terms: NDArray[Any] | None = None
-    table: Table | None = None
-    node: OnnxNode | None = None
-    dropout: float = 0.0
-    nan: bool = False
-    turn: Turn | None = None
-
-
 class Attentions:
     """All attention of a graph: the nodes that belong to it, and the values between them."""
 
@@ -78,8 +57,9 @@ class Attentions:
         self._walk = walk
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
         self._constants = constants_of(graph)
-        self._values: dict[str, Heads | Mixed | _Scores] = {}
+        self._values: dict[str, Heads | Mixed | Scores] = {}
         self._nodes: set[int] = set()
+        self._added_terms: dict[str, tuple[Table | None, NDArray[Any]]] = {}
         self._tables: dict[str, tuple[float, dict[str, int], Value]] = {}
         for node in graph.nodes if walk.attends else ():
             if node.operator == "Attention":
@@ -173,14 +153,14 @@ class Attentions:
             InputError: it does what `attention` does not.
         """
         taken = [self._values[name] for name in node.inputs if name in self._values]
-        if node.operator == "Shape" and not isinstance(taken[0], _Scores):
+        if node.operator == "Shape" and not isinstance(taken[0], Scores):
             own = taken[0].heads if isinstance(taken[0], Mixed) else taken[0]
             self._walk.name(node, sizes_of(self._walk, node, own))
         elif node.operator == "Attention":
             self._operator(node)
         elif node.operator in _NORMS:
             self._values[node.outputs[0]] = self._normed(node)
-        elif any(isinstance(value, _Scores) for value in taken):
+        elif any(isinstance(value, Scores) for value in taken):
             self._of_scores(node)
         elif node.operator == "MatMul":
             if len(taken) < 2 and id(node) not in self._nodes:
@@ -267,14 +247,14 @@ class Attentions:
         one, other = values
         return added(node, one, other.times(np.array(-1.0)) if node.operator == "Sub" else other)
 
-    def _scores(self, node: OnnxNode, q: Heads | Mixed, k: Heads | Mixed) -> _Scores:
+    def _scores(self, node: OnnxNode, q: Heads | Mixed, k: Heads | Mixed) -> Scores:
         """Return the products of queries and keys (…, rows, values), turned alike or not."""
         (q, turn), (k, other) = (
             unturned(node, own) if isinstance(own, Mixed) else (own, None) for own in (q, k)
         )
         if turn != other:
             raise node.refusal(OTHER_TURNS)
-        return _Scores(q, k, q.factor * k.factor, turn=turn)
+        return Scores(q, k, q.factor * k.factor, turn=turn)
 
     def _name(self, node: OnnxNode, name: str, heads: Heads | Mixed) -> None:
         """Record a value under its name: as a sequence, where it is the result of attention in
@@ -295,7 +275,7 @@ class Attentions:
 
     def _heads(self, node: OnnxNode, place: int) -> Heads | Mixed:
         known = self._values.get(node.inputs[place]) if place < len(node.inputs) else None
-        if isinstance(known, _Scores):
+        if isinstance(known, Scores):
             raise node.refusal(_ELSEWHERE)
         return (
             known if known is not None else heads_of(self._walk, node, self._walk.take(node, place))
@@ -325,10 +305,10 @@ class Attentions:
 
     def _of_scores(self, node: OnnxNode) -> None:
         places = [
-            n for n, name in enumerate(node.inputs) if isinstance(self._values.get(name), _Scores)
+            n for n, name in enumerate(node.inputs) if isinstance(self._values.get(name), Scores)
         ]
         scores = self._values[node.inputs[places[-1]]]
-        assert isinstance(scores, _Scores)
+        assert isinstance(scores, Scores)
         if id(node) not in self._nodes:
             raise node.refusal(_ELSEWHERE)
         if node.operator == "MatMul":
@@ -343,7 +323,7 @@ class Attentions:
             made = dataclasses.replace(scores, factor=scores.factor * scale)
             made = dataclasses.replace(made, terms=terms, table=table)
         elif node.operator == "Reshape":
-            made = self._apart(node, scores)
+            made = taken_apart(self._walk, node, scores)
         elif node.operator == "Softmax":
             if node.integer("axis", -1) not in (-1, scores.q.places.ndim - 1):
                 raise node.refusal(
@@ -368,19 +348,23 @@ class Attentions:
             made = dataclasses.replace(scores, nan=node.operator == "IsNaN")
         self._values[node.outputs[0]] = made
 
-    def _added(self, node: OnnxNode, scores: _Scores, place: int) -> _Scores:
+    def _added(self, node: OnnxNode, scores: Scores, place: int) -> Scores:
         """Return scores with a mask, terms or a table that are added."""
-        table, beside = table_of(self._walk, node, place)
+        name = node.inputs[place]
+        if name not in self._added_terms:  # layers may add the same
+            self._added_terms[name] = table_of(self._walk, node, place)
+        table, beside = self._added_terms[name]
         if table is None:
             return self._masked(node, scores, self._array(node, place))
+        table = dataclasses.replace(table, node=node, place=place)
         if scores.table is not None:
             raise node.refusal("adds a second table to scores, which is not supported")
-        lead = _lead(scores, ())
+        lead = scores.shape()
         columns = np.broadcast_to(table.columns, lead)
         made = dataclasses.replace(scores, table=dataclasses.replace(table, columns=columns))
         return self._masked(node, made, beside)
 
-    def _masked(self, node: OnnxNode, scores: _Scores, added: NDArray[Any]) -> _Scores:
+    def _masked(self, node: OnnxNode, scores: Scores, added: NDArray[Any]) -> Scores:
         """Return scores with a mask that is added."""
         rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
         hides = added <= _HIDES
@@ -390,7 +374,7 @@ class Attentions:
                 "adds a mask of other sizes than those of scores, which is not supported"
             )
         if not (hides | (added == 0)).all():
-            own = np.broadcast_to(np.where(hides, 0, added), _lead(scores, hides.shape[-2:]))
+            own = np.broadcast_to(np.where(hides, 0, added), scores.shape(*hides.shape[-2:]))
             terms = own if scores.terms is None else scores.terms + own
             scores = dataclasses.replace(scores, terms=terms)
         planes = np.broadcast_to(hides, (*hides.shape[:-2], rows, keys)).reshape(-1, rows, keys)
@@ -400,28 +384,6 @@ class Attentions:
             )
         hidden = planes[0] if scores.hidden is None else planes[0] | scores.hidden
         return dataclasses.replace(scores, hidden=hidden)
-
-    def _apart(self, node: OnnxNode, scores: _Scores) -> _Scores:
-        """Return scores, or shares, whose heads and samples are taken apart, or merged."""
-        rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
-        shape = _lead(scores, (rows, keys))
-        whole = dataclasses.replace(scores.q, places=np.broadcast_to(np.int32(0), shape))
-        [made] = moved(self._walk, node, whole)
-        lead = made.places.shape[:-2]
-        if made.places.shape[-2:] != (rows, keys):
-            raise node.refusal("takes rows or keys of scores apart, which is not supported")
-
-        def of_heads(heads: Heads) -> Heads:
-            places = heads.places.reshape(*lead, *heads.places.shape[-2:])
-            return dataclasses.replace(heads, places=places)
-
-        terms = scores.terms
-        if terms is not None:
-            terms = terms.reshape(*lead, *terms.shape[-2:])
-        q, k, table = of_heads(scores.q), of_heads(spread(scores.k, scores.q)), scores.table
-        if table is not None:
-            table = dataclasses.replace(table, columns=table.columns.reshape(lead))
-        return dataclasses.replace(scores, q=q, k=k, terms=terms, table=table)
 
     def _operator(self, node: OnnxNode) -> None:
         """Add ONNX's own operator Attention."""
@@ -447,7 +409,7 @@ class Attentions:
         )
         scale = node.number("scale", q.places.shape[-1] ** -0.5)
         rows = q.places.shape[-2]
-        scores = _Scores(q, k, q.factor * k.factor * scale, node=node)
+        scores = Scores(q, k, q.factor * k.factor * scale, node=node)
         if node.integer("is_causal", 0):
             scores = dataclasses.replace(scores, hidden=np.triu(np.ones((rows, rows), bool), 1))
         if node.has_input(3):
@@ -461,7 +423,7 @@ class Attentions:
             made = dataclasses.replace(made, places=turned.reshape(*turned.shape[:2], -1))
         self._name(node, node.outputs[0], made)
 
-    def _close(self, node: OnnxNode, scores: _Scores) -> None:
+    def _close(self, node: OnnxNode, scores: Scores) -> None:
         if scores.node is None or scores.nan or node.inputs[1] in self._walk.constants:
             raise node.refusal(_ELSEWHERE)
         self._name(node, node.outputs[0], self._attention(node, scores, self._plain(node, 1)))
@@ -476,7 +438,7 @@ class Attentions:
             raise node.refusal(OTHER_TURNS)
         return made
 
-    def _attention(self, node: OnnxNode, scores: _Scores, v: Heads) -> Heads:
+    def _attention(self, node: OnnxNode, scores: Scores, v: Heads) -> Heads:
         """Add the step of attention; return its results as they stand after the product with
         values.
         """
@@ -492,7 +454,7 @@ class Attentions:
                 f"takes queries {list(q.places.shape)}, keys {list(k.places.shape)} and values"
                 f" {list(v.places.shape)}: only as many heads, and values of each, are supported"
             )
-        scale = _scale_of(node, scores, v)
+        scale = scale_of(node, scores, v)
         crosses = is_crossed(self._walk, (q, k, v))
         hidden = np.zeros((rows, rows), bool) if scores.hidden is None else scores.hidden
         causal = bool(hidden.any())
@@ -586,28 +548,6 @@ class Attentions:
         whole = np.arange(q.places.size, dtype=np.int32).reshape(q.samples, rows, heads, size)
         by_head = whole.transpose(0, 2, 1, 3).reshape(-1, rows, size)
         return Heads(step, q.samples, by_head[tied].reshape(q.places.shape))
-
-
-def _scale_of(node: OnnxNode, scores: _Scores, v: Heads) -> float | None:
-    """Return the number by which scores are multiplied; None: 1 over the root of a head's size.
-
-    Raises:
-        InputError: it is not above 0, or values are multiplied, too.
-    """
-    if v.factor != 1:
-        raise node.refusal(
-            f"takes values times {v.factor:g}; only products of queries and keys may be scaled"
-        )
-    if math.isclose(scores.factor, scores.q.places.shape[-1] ** -0.5, rel_tol=1e-5):
-        return None
-    if not 1e-9 <= scores.factor <= 1e9:
-        raise node.refusal(f"scales products by {scores.factor:g}; should be 1e-9 to 1e9")
-    return float(str(np.float32(scores.factor)))  # the shortest that is the same in fp32
-
-
-def _lead(scores: _Scores, last: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of what belongs to scores, with these sizes of queries and keys."""
-    return *scores.q.places.shape[:-2], *last
 
 
 _ELSEWHERE = (

@@ -1,6 +1,6 @@
-"""Terms that are added to scores of attention, as `operations/attention.py` has them: slopes of heads,
-by which scores fall with the distance of a query from a key, and tables of a learnt term for each head
-and bucket of distances.
+"""Scores of attention, and terms that are added to them, as `operations/attention.py` has them:
+slopes of heads, by which scores fall with the distance of a query from a key, and tables of a
+learnt term for each head and bucket of distances.
 
 A number that all keys of a query have more changes nothing, because softmax does not see it: files
 have slopes times keys' places, too (Bloom).
@@ -9,6 +9,7 @@ have slopes times keys' places, too (Bloom).
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from ....kernels.attention import alibi_slopes, bucket_numbers
 from ...common import InputError
 from ..onnx_graph import Constant, OnnxNode, Walk, shortest
+from .heads import Heads, moved, spread
+from .turned import Turn
 
 _CLOSE = 1e-5
 """Of the largest term, how far another may be from that of a slope: single precision."""
@@ -36,9 +39,74 @@ class Table:
     buckets: NDArray[np.int64]
 
 
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Products of queries (…, rows, values) and keys alike, times `factor`, without those `hidden`
+    (queries, keys), plus `terms` (…, queries, keys), and those of a `table`.
+
+    They are `shares` after softmax, which `node` is, and dropped at the rate `dropout`; or only
+    `nan`, where of these are not numbers.
+    """
+
+    q: Heads
+    k: Heads
+    factor: float
+    hidden: NDArray[np.bool_] | None = None
+    terms: NDArray[Any] | None = None
+    table: Table | None = None
+    node: OnnxNode | None = None
+    dropout: float = 0.0
+    nan: bool = False
+    turn: Turn | None = None
+
+    def shape(self, *last: int) -> tuple[int, ...]:
+        """Return the shape of what belongs to scores, with these sizes of queries and keys."""
+        return *self.q.places.shape[:-2], *last
+
+
+def scale_of(node: OnnxNode, scores: Scores, v: Heads) -> float | None:
+    """Return the number by which scores are multiplied; None: 1 over the root of a head's size.
+
+    Raises:
+        InputError: it is not above 0, or values are multiplied, too.
+    """
+    if v.factor != 1:
+        raise node.refusal(
+            f"takes values times {v.factor:g}; only products of queries and keys may be scaled"
+        )
+    if math.isclose(scores.factor, scores.q.places.shape[-1] ** -0.5, rel_tol=1e-5):
+        return None
+    if not 1e-9 <= scores.factor <= 1e9:
+        raise node.refusal(f"scales products by {scores.factor:g}; should be 1e-9 to 1e9")
+    return float(str(np.float32(scores.factor)))  # the shortest that is the same in fp32
+
+
+def taken_apart(walk: Walk, node: OnnxNode, scores: Scores) -> Scores:
+    """Return scores, or shares, whose heads and samples are taken apart, or merged."""
+    rows, keys = scores.q.places.shape[-2], scores.k.places.shape[-2]
+    shape = scores.shape(rows, keys)
+    whole = dataclasses.replace(scores.q, places=np.broadcast_to(np.int32(0), shape))
+    [made] = moved(walk, node, whole)
+    lead = made.places.shape[:-2]
+    if made.places.shape[-2:] != (rows, keys):
+        raise node.refusal("takes rows or keys of scores apart, which is not supported")
+
+    def of_heads(heads: Heads) -> Heads:
+        places = heads.places.reshape(*lead, *heads.places.shape[-2:])
+        return dataclasses.replace(heads, places=places)
+
+    terms = scores.terms
+    if terms is not None:
+        terms = terms.reshape(*lead, *terms.shape[-2:])
+    q, k, table = of_heads(scores.q), of_heads(spread(scores.k, scores.q)), scores.table
+    if table is not None:
+        table = dataclasses.replace(table, columns=table.columns.reshape(lead))
+    return dataclasses.replace(scores, q=q, k=k, terms=terms, table=table)
+
+
 def table_of(walk: Walk, node: OnnxNode, place: int) -> tuple[Table | None, NDArray[Any]]:
-    """Return the table whose numbers a node adds to scores, and what it adds beside; None if it adds
-    no learnt numbers.
+    """Return the table whose numbers a node adds to scores, and what it adds beside; None if it
+    adds no learnt numbers.
     """
     constant = walk.constant(node, place)
     for root in sorted(constant.roots if constant is not None else ()):
@@ -141,6 +209,6 @@ def slopes_of(
 
 
 OTHER_TERMS = (
-    "adds other terms to scores than slopes of heads times the distance of query and key (ALiBi), the"
-    " same for all samples, which is not supported"
+    "adds other terms to scores than slopes of heads times the distance of query and key (ALiBi),"
+    " the same for all samples, which is not supported"
 )

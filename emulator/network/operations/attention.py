@@ -98,8 +98,8 @@ class Attention(RowLayer):
             raise ValueError(f"`buckets` = {buckets}: should be {wanted}")
         if self.max_distance <= own // 2:
             raise ValueError(
-                f"`max_distance` = {self.max_distance}: should be above {own // 2}, as distances up to"
-                " it have buckets of their own"
+                f"`max_distance` = {self.max_distance}: should be above {own // 2}, as distances up"
+                " to it have buckets of their own"
             )
 
     @property
@@ -239,8 +239,8 @@ class Attention(RowLayer):
             )
         if shape[1] <= self.table(shape):
             raise ValueError(
-                f"`buckets` = {self.buckets}: {shape[1]} rows are not {self.table(shape)} of a table of"
-                " terms, and those of queries, keys and values"
+                f"`buckets` = {self.buckets}: {shape[1]} rows are not {self.table(shape)} of a table"
+                " of terms, and those of queries, keys and values"
             )
         rows, keys = self.rows_of(shape)
         if rows < 1:

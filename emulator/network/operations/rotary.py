@@ -1,5 +1,5 @@
-"""Rotary positions of queries and keys (Su et al., 2021), their norms, and tables of terms of scores
-(Raffel et al., 2020), between the layer that makes queries and keys and attention.
+"""Rotary positions of queries and keys (Su et al., 2021), their norms, and tables of terms of
+scores (Raffel et al., 2020), between the layer that makes queries and keys and attention.
 """
 
 from __future__ import annotations

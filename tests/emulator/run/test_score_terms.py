@@ -33,26 +33,22 @@ SLOPES = (0.5, 0.0, 0.125, 2.0, 1.0, 0.25)
 
 def tabled(network: Table, buckets: int, **keys: Any) -> Table:
     """A transformer all of whose attention has one table of terms."""
-    layers, has_table = list[Table](), False
+    layers = list[Table]()
     for layer in network["layers"]:
         if layer["type"] == "attention":
-            layers[-1] = {"name": "turned", **layers[-1]}
-            heads = {key: layer[key] for key in ("heads", "kv_heads") if key in layer}
-            if not has_table:
+            layers[-1] = {"name": "turned", **layers[-1]}  # rotary has no name there
+            heads, joined = _heads_of(layer), ["table", layers[-1]["name"]]
+            if not any(own["type"] == "score-table" for own in layers):
                 table = {"type": "score-table", **heads, "buckets": buckets, "name": "table"}
                 layers.append(table)
-            joined = [
-                "table",
-                next(
-                    own["name"]
-                    for own in layers[::-1]
-                    if "kernel" in own or own["name"] == "turned"
-                ),
-            ]
             layers.append({"type": "concat", "axis": "rows", "from": joined})
-            layer, has_table = {**layer, "buckets": buckets, **keys}, True
+            layer = {**layer, "buckets": buckets, **keys}
         layers.append(layer)
     return {**network, "layers": layers}
+
+
+def _heads_of(layer: Table) -> Table:
+    return {key: layer[key] for key in ("heads", "kv_heads") if key in layer}
 
 
 NETWORKS: dict[str, tuple[Table, Table]] = {

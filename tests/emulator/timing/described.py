@@ -239,7 +239,7 @@ class Window(NamedTuple):
         )
 
     def last_error(self, row: int) -> int:
-        """The last row of output errors that an input row's errors wait for; -1 if there is none."""
+        """The last row of output errors that an input row's errors wait for; -1 if none."""
         if self.table:
             return self.outputs - 1 if row == self.inputs - 1 else -1
         if self.whole:

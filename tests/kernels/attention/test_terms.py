@@ -1,4 +1,4 @@
-"""Terms of scores by distance: values of float64, and bits however rows, heads and samples are cut."""
+"""Terms of scores by distance: values of float64, and bits however rows and heads are cut."""
 
 from __future__ import annotations
 
