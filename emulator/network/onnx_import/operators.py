@@ -361,7 +361,59 @@ def _problem(operator: str) -> str:
             "belongs to a quantised network; only networks in single precision are supported:"
             " export it before"
         )
-    return f"unknown operator; known are Constant, {', '.join(_known())}"
+    remedy = next((said for said, names in _REMEDIES.items() if operator in names.split()), "")
+    return (
+        f"unknown operator; known are Constant, {', '.join(_known())};"
+        f" {remedy or 'write what it computes by modules of these'}"
+    )
+
+
+_REMEDIES = {
+    "use nn.LSTM or nn.GRU": "RNN",
+    "write it by nn.Linear, nn.Conv2d or scaled_dot_product_attention": "Einsum Det",
+    "use nn.Upsample (nearest, bilinear), or nn.ConvTranspose2d, which take fixed places": (
+        "GridSample AffineGrid RoiAlign MaxRoiPool MaxUnpool"
+    ),
+    "use nn.ConvTranspose2d, which adds patches that overlap": "Col2Im",
+    "use nn.ConvTranspose2d of a kernel as large as its stride, or nn.Upsample and nn.Conv2d": (
+        "DepthToSpace"
+    ),
+    "use nn.Conv2d of a kernel as large as its stride": "SpaceToDepth",
+    "use nn.Conv2d": "DeformConv",
+    "use slices with fixed bounds, torch.cat, or nn.Embedding for symbols": (
+        "GatherND GatherElements Scatter ScatterND ScatterElements Compress ReverseSequence"
+    ),
+    "do it behind the network, on its outputs: no errors go back through a choice": (
+        "TopK ArgMax ArgMin NonZero NonMaxSuppression Unique OneHot Hardmax Sign Floor Ceil Round"
+    ),
+    "give masks to attention (is_causal=True, attn_mask as a buffer), or multiply by a buffer": (
+        "Where Trilu Equal Greater GreaterOrEqual Less LessOrEqual And Or Not Xor IsNaN IsInf"
+    ),
+    "fix all sizes before the export; of steps of a sequence, use nn.LSTM or nn.GRU": (
+        "Loop If Scan Range Size ConstantOfShape Shape Mod"
+    ),
+    "use nn.LSTM, nn.GRU or attention, which carry sums from step to step": "CumSum CumProd",
+    "use nn.ELU": "Selu Celu",
+    "use nn.ReLU, nn.ELU or nn.Mish": "Softplus ThresholdedRelu Shrink",
+    "use nn.Tanh": "Softsign Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Tan",
+    "use torch.relu(x) + torch.relu(-x)": "Abs",
+    "use whole modules, of which it is a part: nn.GELU, nn.LayerNorm, nn.RMSNorm, nn.Softmax": (
+        "Exp Log Sqrt Reciprocal Erf"
+    ),
+    "give what depends on positions alone as a buffer": "Sin Cos",
+    "use mean or amax over rows and columns": (
+        "ReduceSum ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp"
+        " ReduceSumSquare Mean"
+    ),
+    "use nn.AvgPool2d": "LpPool GlobalLpPool",
+    "use nn.LayerNorm, nn.RMSNorm or nn.InstanceNorm2d": (
+        "LpNormalization MeanVarianceNormalization"
+    ),
+    "use expand, or torch.cat": "Tile",
+    "use torch.cat": "SequenceConstruct SequenceInsert SequenceEmpty ConcatFromSequence",
+    "compute spectra before, in the data": "DFT STFT MelWeightMatrix",
+}
+"""What to do in place of operators, by modules and functions of PyTorch."""
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import pytest
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
+from emuchain.emulator.network.onnx_import.operators import _REMEDIES, _known
 
 from .onnx_models import Graph, ending, load, onnx, op, refused_or_not, resnet8, small
 
@@ -376,7 +377,7 @@ def test_what_is_refused(case: str, refused: Refused) -> None:
 
 
 def test_the_refusal_names_what_is_known(tmp_path: Path, refused: Refused) -> None:
-    known = refused(small(op("Selu"))).rpartition("known are ")[2].split(", ")
+    known = refused(small(op("Selu"))).rpartition("known are ")[2].partition(";")[0].split(", ")
     assert {
         "Conv",
         "Gemm",
@@ -391,6 +392,30 @@ def test_the_refusal_names_what_is_known(tmp_path: Path, refused: Refused) -> No
     assert known[1:] == sorted(known[1:])
     for operator in known:
         assert "unknown operator" not in refused_or_not(tmp_path, small(op(operator)))
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        ("Selu", "; use nn.ELU"),
+        ("RNN", "; use nn.LSTM or nn.GRU"),
+        ("GridSample", "; use nn.Upsample (nearest, bilinear), or nn.ConvTranspose2d, which"),
+        ("TopK", "; do it behind the network, on its outputs"),
+        ("Trilu", "; give masks to attention (is_causal=True"),
+        ("Loop", "; fix all sizes before the export"),
+        ("Tomorrow", "; write what it computes by modules of these"),
+    ],
+)
+def test_the_refusal_ends_with_what_to_do(operator: str, said: str, refused: Refused) -> None:
+    assert said in refused(small(op(operator)))
+
+
+def test_what_to_do_is_of_what_is_unknown_and_known_to_onnx() -> None:
+    onnx = pytest.importorskip("onnx")
+    named = " ".join(_REMEDIES.values()).split()
+    assert len(named) == len({*named})
+    assert not {*named} & _known().keys()
+    assert {*named} <= {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 
 
 @pytest.mark.parametrize("content", [b"", b"some text\n", b'name = "a"\n', bytes(100)])
