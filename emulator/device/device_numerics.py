@@ -446,7 +446,7 @@ class DeviceNumerics:
         ]
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
-        return np.concatenate(gradients)
+        return np.concatenate(gradients) if gradients else np.zeros(0, np.float32)
 
     @property
     def _trained(self) -> list[SliceNumerics]:

@@ -417,6 +417,28 @@ def test_ranks(mpiexec: Any, small_cifar: Path, tmp_path: Path, references: Any,
     assert bits(weights) == references["fp8"]
 
 
+@pytest.mark.sampled(1)
+def test_ranks_that_share_layers(mpiexec: Any, tmp_path: Path, within: Any, bits: Any) -> None:
+    own, reference = within["lstm"]
+    keys: Table = {**own, "cut": WITHIN["lstm"][2][0], "devices": 4, "out": tmp_path / "run.h5"}
+    network = keys.pop("network")
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in keys.items()]
+    mpiexec(3, ["-m", "emuchain", "train", network, *flags], timeout=300)
+    assert bits(emuchain.results(keys["out"]).weights) == reference
+
+
+@pytest.mark.parametrize("name", ["attention", "lstm"])
+def test_replicas_of_shared_layers(
+    plan_of: Any, trained: Any, bits: Any, within: Any, name: str
+) -> None:
+    """Each has histories of its own, on any boards."""
+    keys, made = {**within[name][0], "replicas": 2}, []
+    for own in ({"devices": 1}, *({"cut": cut} for cut in WITHIN[name][2])):
+        devices = 1 + str(own.get("cut", "")).count("|")
+        made.append(bits(trained(plan_of(**{**keys, **own, "devices": devices})).weights))
+    assert made[0] == made[1] == made[2] != within[name][1]
+
+
 def test_training_takes_the_time_of_its_simulation(of_cnn: Any, trained: Any) -> None:
     plan = of_cnn(precision=FORMS["fp8"], devices=4, cluster="vc709-10g")
     [result] = trained(plan).history
