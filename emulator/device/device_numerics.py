@@ -441,9 +441,7 @@ class DeviceNumerics:
         for its slices are in those devices' rows.
         """
         scale /= self.loss_scale
-        gradients = [
-            part for numerics in self._trained for part in numerics.gradients(scale, number)
-        ]
+        gradients = [row for own in self._trained for row in own.gradients(scale, number)]
         for block, gradient in zip(self.streams.stored, stored, strict=True):
             gradients.append(self.stored[block].mean_gradient(gradient, scale, number).reshape(-1))
         return np.concatenate(gradients) if gradients else np.zeros(0, np.float32)
