@@ -52,10 +52,15 @@ module weight_words #(
         end
         assign words = (SIZE * 32)'(held >> {element[1:0], 5'd0});
     end else begin : g_apart
+        logic [31:0] weight;  // its place from the first one on: a sum, since a product would take a DSP
         logic [1:0] place;
 
-        assign at = (element + 32'(which) * 32'(STRIDE)) / 4;
-        assign place = 2'(element + 32'(drawn) * 32'(STRIDE));
+        assign at = (element + weight) / 4;
+        always_ff @(posedge clk) begin
+            if (restart || ready) weight <= '0;
+            else if (issue) weight <= weight + 32'(STRIDE);
+            if (issue) place <= 2'(element + weight);
+        end
         for (genvar k = 0; k < SIZE; k++) begin : g_weights
             always_ff @(posedge clk) if (done && drawn == BITS'(k)) words[k*32+:32] <= four[place*32+:32];
         end

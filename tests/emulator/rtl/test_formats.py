@@ -143,7 +143,7 @@ MUTATIONS = {
     ),
     "weights apart draw the words of those side by side": (
         "mxfp8 rounding=stochastic",
-        Mutation("weight_words", "32'(which) * 32'(STRIDE)) / 4", "32'(which)) / 4"),
+        Mutation("weight_words", "weight + 32'(STRIDE)", "weight + 32'd1"),
     ),
     "a rounded row is a cycle late": (
         "mxint8",
