@@ -5,6 +5,7 @@ cycle, with numbers at both ends of their formats; and devices of them, against 
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice, slice_works
+from emuchain.emulator.network import Window
 from emuchain.emulator.plan import ChainPlan
 from emuchain.emulator.rtl import (
     MODULES,
@@ -28,7 +30,10 @@ from emuchain.emulator.rtl import (
     planned_engines,
     write_engines,
 )
+from emuchain.emulator.rtl.engines import DotSums
+from emuchain.emulator.rtl.formats import literal
 from emuchain.kernels.conv import DotConvolution
+from emuchain.kernels.number import Rounding, number_format
 
 from .chains import (
     RELU,
@@ -213,8 +218,8 @@ def expected(
     """Return what the kernels make of the same numbers, (rows, columns, channels)."""
     layer, is_fp = engine.part.layer, engine.phase == "FP"
     weights = np.ascontiguousarray(w.values.swapaxes(0, 1)) if is_fp else w.values
-    ins, outs = (engine.read, engine.made) if is_fp else (engine.made, engine.read)
-    dots = DotConvolution(ins, outs, layer.input[1:], *layer.window[:3], engine.dot, (False,) * 3)
+    channels = layer.input[0], layer.output[0]
+    dots = DotConvolution(*channels, layer.input[1:], *layer.window[:3], engine.dot, (False,) * 3)
     maps = np.ascontiguousarray(x.values.transpose(1, 2, 0))[None]
     made = partial[None].copy()
     with np.errstate(over="ignore", invalid="ignore"):
@@ -358,16 +363,21 @@ MUTATIONS = {
 @pytest.mark.usefixtures("verilator")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_are_seen(name: str, tmp_path: Path, build_stream_of: BuildStreamOf) -> None:
-    module, old, new = MUTATIONS[name]
-    shutil.copytree(SOURCES, tmp_path / "sv")
-    path = tmp_path / "sv" / f"{module}.sv"
-    text = path.read_text(encoding="utf-8")
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    build_stream = build_stream_of(mutated(tmp_path, *MUTATIONS[name]))
     engine = engine_of("mxint8, strides", "EB")
     if "chains" in name:  # 32 products of the largest numbers
         engine = engine_of("mxint8, a whole block", "FP")
-    assert wrong_rows(engine, build_stream_of(tmp_path / "sv"))
+    assert wrong_rows(engine, build_stream)
+
+
+def mutated(folder: Path, module: str, old: str, new: str) -> Path:
+    """Return a copy of the modules in which one has another text."""
+    shutil.copytree(SOURCES, folder / "sv")
+    path = folder / "sv" / f"{module}.sv"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return folder / "sv"
 
 
 def test_slang_reads_it(tmp_path: Path) -> None:
@@ -473,18 +483,8 @@ def test_drawn_chains(seed: int, tmp_path: Path) -> None:
 
 
 OF_DEVICES = {
-    "a block forgets the row before": Mutation("dot_sums", "fresh = begins >= 0", "fresh = 1'b1"),
-    "a block ends with each row": Mutation(
-        "dot_sums", "<= COLUMNS || last_row", "<= COLUMNS || 1'b1"
-    ),
-    "a block goes on in the next sample": Mutation(
-        "dot_sums", "<= COLUMNS || last_row", "<= COLUMNS"
-    ),
     "gradients go on from the mini-batch before": Mutation(
         "pg_engine", "first_block <= sample == limit - batch", "first_block <= sample == '0"
-    ),
-    "blocks begin in each row": Mutation(
-        "pg_engine", "place <= PLACE_BITS'(int'(row) * COLUMNS % DOT)", "place <= '0"
     ),
     "weights of EB lie as those of FP": Mutation(
         "block_engine", "BACKWARD != 0 ?", "BACKWARD > 1 ?"
@@ -492,14 +492,131 @@ OF_DEVICES = {
 }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("verilator")
 @pytest.mark.parametrize("name", OF_DEVICES)
 def test_mutations_of_devices_are_seen(name: str, tmp_path: Path) -> None:
-    of, latency = device_plan("rows shorter than blocks, other points")
+    of, latency = device_plan("rows longer than blocks")
     result = simulated(of, tmp_path, latency, OF_DEVICES[name])
     assert any(result.wrong.values())
+
+
+SAMPLES = 16
+
+GRADIENTS = {
+    "rows longer than blocks": ("int8 accumulate=dot:8", (2, 8, 11), conv(3, (2, 1)), 64, 2, 4),
+    "rows shorter than blocks": (
+        *("int8 accumulate=dot:16", (2, 11, 6), conv(3, 2, stride=(1, 2), pad=(0, 1)), 16, 0, 0),
+    ),
+    "a sample shorter than a block": ("int8 accumulate=dot:32", (3, 2, 3), conv(2, 1), 24, 1, 3),
+}
+"""As `CASES`."""
+
+
+def wrong_gradients(name: str, build_stream: BuildStream) -> int:
+    """Return how many gradients are not those of the first mini-batch. Numbers are mostly as large
+    as they can be, so that sums are beyond the whole numbers that fp32 has.
+    """
+    precision, size, layer, multipliers, depth, latency = GRADIENTS[name]
+    made = plan_of(size, layer, precision)
+    part = part_of(made)
+    sums = dot_sums(part, multipliers, made.config.precision, depth, latency)
+    (ins, *of_x), (outs, *of_dy) = part.layer.input, part.layer.output
+    window, words = part.layer.window, ins * outs * math.prod(part.layer.window.kernel)
+    rng = np.random.default_rng(3)
+    samples = SAMPLES if math.prod(of_dy) > sums.pixels else 4 * SAMPLES
+    x = rng.choice([127, 126, 125, -3], (samples, ins, *of_x))
+    dy = rng.choice([127, 126, 125, -3], (samples, outs, *of_dy))
+
+    sizes = {"reset": 1, "read_address": words.bit_length()}
+    sizes["rows"], sizes["errors"] = window.kernel[0] * of_x[1] * ins * 8, of_dy[1] * outs * 8
+    ends = np.cumsum(list(sizes.values())).tolist()
+    wires = ", ".join(
+        f".{key}(in[{end - size}+:{size}])"
+        for (key, size), end in zip(sizes.items(), ends, strict=True)
+    )
+    values = {"ROWS_IN": of_x[0], "COLUMNS_IN": of_x[1], "ROWS": of_dy[0], "COLUMNS": of_dy[1]}
+    for key, pair in window._asdict().items():
+        values |= {f"{key.upper()}_ROWS": pair[0], f"{key.upper()}_COLUMNS": pair[1]}
+    design, form = sums.design, literal(number_format("int8"), Rounding.EVEN)
+    values |= {"INPUTS": ins, "OUTPUTS": outs, "TILES": design.tiles, "EVERY": design.every}
+    values |= {"DOT": sums.pixels, "SEGMENTS": sums.segments, "STEPS": sums.steps}
+    values |= {"DEPTH": depth, "LATENCY": latency}
+    given = "".join(f".{key}({value}), " for key, value in values.items())
+    body = (
+        f"    pg_engine #({given}.FORMAT({form}), .ERRORS({form})) pg (.clk, {wires},"
+        f" .batch(32'd{samples}), .limit(32'd{samples}), .arrived(32'd{samples * of_dy[0]}),"
+        " .load(), .address(), .in_map(), .error_address(), .done(), .read(out));\n"
+    )
+
+    def clock(**fields: Bits) -> Records:
+        return record(*(fields.get(key, np.zeros(size, np.uint8)) for key, size in sizes.items()))
+
+    records = [clock(reset=np.ones(1, np.uint8)), clock()]
+    for sample, row in np.ndindex(samples, of_dy[0]):
+        taken = row_codes(x[sample], row * window.stride[0] - window.pad[0], window.kernel[0])
+        errors = row_codes(dy[sample], row, 1)
+        records += [clock(rows=taken, errors=errors)] * design.row_cycles
+    records += [clock()] * (design.tail + design.every + 2)
+    addresses = (bits_of(np.array(word), sizes["read_address"]) for word in range(words))
+    records += [clock(read_address=address) for address in addresses]
+    got = build_stream(stream(-(-ends[-1] // 32), 1, body))(np.stack(records))[-words:, 0]
+    return int((got != gradients_of(x, dy, window, sums).reshape(-1).view(np.uint32)).sum())
+
+
+def row_codes(maps: Codes, first: int, rows: int) -> Bits:
+    """Return codes of rows of a map (channels, rows, columns), channels last, zeros outside."""
+    padded = np.pad(maps, ((0, 0), (rows, rows), (0, 0)))[:, first + rows : first + 2 * rows]
+    codes = np.abs(padded) + 128 * (padded < 0)
+    return bits_of(codes.transpose(1, 2, 0), 8)
+
+
+def gradients_of(x: Codes, dy: Codes, window: Window, sums: DotSums) -> NDArray[np.float32]:
+    """Return the gradients of weights (oc, ic, kh, kw): whole numbers by blocks of pixels, each
+    added once.
+    """
+    (kernel, stride, pad), (rows, columns) = window, dy.shape[2:]
+    framed = np.pad(x, ((0, 0), (0, 0), (pad[0], pad[0]), (pad[1], pad[1])))
+    made = np.zeros((dy.shape[1], x.shape[1], *kernel), np.float32)
+    for down, across in np.ndindex(*kernel):
+        read = framed[:, :, down :: stride[0], across :: stride[1]][:, :, :rows, :columns]
+        for sample in range(len(x)):
+            one, other = read[sample].reshape(x.shape[1], -1), dy[sample].reshape(dy.shape[1], -1)
+            for begin in range(0, rows * columns, sums.pixels):
+                block = slice(begin, begin + sums.pixels)
+                exact = np.ldexp((other[:, block] @ one[:, block].T).astype(float), sums.steps)
+                made[:, :, down, across] = (made[:, :, down, across] + exact).astype(np.float32)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_round_once_a_block(name: str, build_stream: BuildStream) -> None:
+    assert wrong_gradients(name, build_stream) == 0
+
+
+OF_GRADIENTS = {
+    "a block forgets the row before": ("dot_sums", "fresh = begins >= 0", "fresh = 1'b1"),
+    "each row's part is rounded": (
+        "dot_sums",
+        "whole = begins + DOT <= COLUMNS || last_row",
+        "whole = 1'b1",
+    ),
+    "a block goes on in the next sample": ("dot_sums", "<= COLUMNS || last_row", "<= COLUMNS"),
+    "blocks begin in each row": ("pg_engine", "int'(row) * COLUMNS % DOT", "0"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.slow
+@pytest.mark.usefixtures("verilator")
+@pytest.mark.parametrize("name", OF_GRADIENTS)
+def test_mutations_of_gradients_are_seen(
+    name: str, tmp_path: Path, build_stream_of: BuildStreamOf
+) -> None:
+    build_stream = build_stream_of(mutated(tmp_path, *OF_GRADIENTS[name]))
+    assert wrong_gradients("rows shorter than blocks", build_stream)
 
 
 @pytest.mark.parametrize(
