@@ -5,13 +5,14 @@ for all values.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ....kernels.layers.element_wise import add_bias_gradient
-from ....kernels.layers.scale import scale_gradient
+from ....kernels.layers.scale import scale_gradient, total_gradient
 from ...common import Finite, InputError
 from ..onnx_nodes import Arrays, Export, Form
 from ..operation import Arithmetic, SfuOperation, SfuStep
@@ -48,10 +49,10 @@ class _ByChannel(SfuOperation):
 
     def to_onnx(self, out: Export) -> None:
         """See `Operation`."""
-        channels, form = out.reads[0].shape[0], out.form
-        if form is Form.ROW and out.reads[0].shape[1:] != (1, 1):
+        count, form = self.parameters(out.makes.shape), out.form
+        if form is Form.ROW and out.makes.shape[1:] != (1, 1) and self.by_channel:
             raise out.refusal(f"{self.type} on {form.value} ({out.layer})")
-        sizes = (channels, 1, 1) if form is Form.MAPS else (channels,)
+        sizes = (count, 1, 1) if form is Form.MAPS else (count,)
         out.write(self._operator, out.weight(self._array, lambda own: own.reshape(sizes)))
 
 
@@ -90,13 +91,14 @@ class Scale(_ByChannel):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PRelu(_ByChannel):
-    """x where it is above 0, else x times a learnt slope of its channel, `initial` at first (He et
-    al., 2015, section 2.1).
+    """x where it is above 0, else x times a learnt slope of its channel, `initial` at first, or one
+    of all channels, which is `shared` (He et al., 2015, section 2.1).
 
-    Slopes belong to channels, so that devices that divide these need no sum of all.
+    The gradient of a shared slope is a sum over all channels, so it is where these come together.
     """
 
     initial: Finite = 0.25
+    shared: bool = False
 
     keeps_map = True
     type = "prelu"
@@ -106,33 +108,47 @@ class PRelu(_ByChannel):
     _array, _operator = "slope", "PRelu"
 
     @property
+    def by_channel(self) -> bool:  # type: ignore[override]  # one number of each, or of all
+        """See `SfuOperation`."""
+        return not self.shared
+
+    def resolved(self, inputs: Sequence[Shape]) -> SfuOperation:
+        """See `SfuOperation`; of one channel the slope is its own."""
+        return dataclasses.replace(self, shared=self.shared and inputs[0][0] > 1)
+
+    def parameters(self, made: Shape) -> int:
+        """See `SfuOperation`."""
+        return 1 if self.shared else made[0]
+
+    @property
     def he_gain(self) -> float:
         """2 / (1 + slope^2) (He et al., 2015, equation 15)."""
         return 2 / (1 + self.initial**2)
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`."""
-        return nn.PReLU(shape[0], self.initial)
+        return nn.PReLU(1 if self.shared else shape[0], self.initial)
 
     @classmethod
     def from_onnx(cls, walk: Walk, node: OnnxNode) -> Value:
         """See `Operation`.
 
         Raises:
-            InputError: it has other than one slope for each channel.
+            InputError: it has other than one slope for each channel, or for all.
         """
         value, slopes = walk.take(node), walk.constant(node, 1)
         made = None if slopes is None else by_channel(walk, node, cls, value, slopes)
-        if made is None:
-            raise node.refusal(
-                "has not one slope for each channel, as PReLU(channels) has; the gradient of one slope"
-                " for all is a sum over channels, which devices divide"
-            )
-        return made
+        if made is not None:
+            return made
+        if slopes is None or not slopes.roots or math.prod(slopes.shape) != 1:
+            raise node.refusal("has other than one slope for each channel, or one for all")
+        walk.parameters.use(node, 1, slopes)
+        arrays = {cls._array: node.inputs[1]}
+        return walk.step(node, cls, {"shared": True}, value, like=value, arrays=arrays)
 
     def unit(self, step: SfuStep, site: Site) -> Unit:
         """See `SfuOperation`."""
-        return PReluUnit(step.output[0], self.initial, site)
+        return PReluUnit(self.parameters(step.output), self.initial, site)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -356,11 +372,11 @@ class ScaleUnit(Unit):
 
 
 class PReluUnit(Unit):
-    """A learnt slope for each channel's negative values; it keeps its inputs."""
+    """Learnt slopes of negative values, of each channel or one of all; it keeps its inputs."""
 
-    def __init__(self, channels: int, initial: float, site: Site) -> None:
+    def __init__(self, slopes: int, initial: float, site: Site) -> None:
         super().__init__(site)
-        self.learns = {"slope": np.full(channels, initial, np.float32)}
+        self.learns = {"slope": np.full(slopes, initial, np.float32)}
 
     def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
         """See `Unit`."""
@@ -387,7 +403,8 @@ class PReluUnit(Unit):
         x, dz = kept
         below = self.arena.take(x.shape)
         np.minimum(x, 0, out=below)
-        scale_gradient(below, dz, sums["slope"], fresh=fresh)
+        sum_of = scale_gradient if sums["slope"].shape == x.shape[3:] else total_gradient
+        sum_of(below, dz, sums["slope"], fresh=fresh)
 
 
 class ShiftUnit(Unit):

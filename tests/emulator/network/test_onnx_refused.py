@@ -93,6 +93,10 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
     ),
     "dilation": (lambda: conv_with(dilations=[0, 2]), ["'odd'", "`dilations` = [0, 2]"]),
     "automatic padding": (lambda: conv_with(auto_pad="SAME"), ["'odd'", "`auto_pad` = 'SAME'"]),
+    "slopes of pixels": (
+        lambda: small(lambda g: g.node("PRelu", g.last, g.weight(4, 8, 8), name="odd")),
+        ["'odd'", "has other than one slope for each channel, or one for all"],
+    ),
     "uneven padding of inputs": (
         of_inputs,
         ["'odd'", "puts zeros around a network's inputs that others take, too"],

@@ -29,6 +29,7 @@ NETWORK = of_images(
     {"type": "multiply", "from": ["gate", "scaled"], "name": "gated"},
     {"type": "conv", "channels": 12, "kernel": 3, "pad": 1, "name": "y"},
     *({"type": "affine", "factor": 0.25, "shift": 0.5}, {"type": "shift"}, {"type": "silu"}),
+    *({"type": "shift"}, {"type": "prelu", "shared": True}),
     {"type": "fc", "features": 12, "name": "values"},
     *({"type": "hard-sigmoid", "name": "of-values"},),
     {"type": "multiply", "from": ["gated", "of-values"]},
@@ -50,7 +51,15 @@ def test_no_mapping_changes_a_bit(
 
 
 def test_pytorch_takes_the_same_step() -> None:
-    assert {"x_prelu.weight", "x_scale.weight", "y_shift.bias"} <= check_step(NETWORK)
+    names = {"x_prelu.weight", "x_scale.weight", "y_shift.bias", "y_prelu.weight"}
+    assert names <= check_step(NETWORK)
+    [slope] = (
+        step.operation.parameters(step.output)
+        for layer in load_network(NETWORK).layers
+        for step in layer.sfu
+        if layer.name == "y" and step.operation.type == "prelu"
+    )
+    assert slope == 1
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
@@ -103,10 +112,10 @@ def test_models_of_pytorch_are_taken() -> None:
             super().__init__()
             self.conv, self.gamma = nn.Conv2d(3, 8, 3), nn.Parameter(torch.rand(8, 1, 1))
             self.fc1, self.fc2 = nn.Linear(8, 4), nn.Linear(4, 8)
-            self.slopes, self.head = nn.PReLU(8), nn.Linear(8, 10)
+            self.slopes, self.slope, self.head = nn.PReLU(8), nn.PReLU(), nn.Linear(8, 10)
 
         def forward(self, x: Any) -> Any:
-            x = self.slopes(self.conv(x)) * self.gamma
+            x = self.slope(self.slopes(self.conv(x)) * self.gamma)
             gate = torch.sigmoid(self.fc2(torch.relu(self.fc1(x.mean((2, 3))))))
             y = x * gate.view(-1, 8, 1, 1).expand_as(x) - 0.5 * x + 2
             return self.head((1 - y / 4).mean((2, 3)))
@@ -115,7 +124,7 @@ def test_models_of_pytorch_are_taken() -> None:
     network = emuchain.from_torch(model, torch.zeros(2, 3, 8, 8))
     kinds = [step.operation.type for layer in network.layers for step in layer.sfu]
     assert {kind: kinds.count(kind) for kind in ("prelu", "scale", "multiply", "affine")} == {
-        "prelu": 1,
+        "prelu": 2,
         "scale": 1,
         "multiply": 1,
         "affine": 2,

@@ -134,6 +134,8 @@ def units(draw: st.DrawFn, last: str, maps: dict[str, list[int]], add: Any) -> s
         return add(kind, last, [shape[0], *size], size=size)
     if kind == "global-average-pool":
         return add(kind, last, [shape[0], 1, 1])
+    if kind == "prelu":
+        return add(kind, last, shape, shared=draw(st.booleans()) and shape[0] > 1)
     if kind in ("group-norm", "shuffle"):
         groups = [count for count in range(1, shape[0] + 1) if shape[0] % count == 0]
         return add(kind, last, shape, groups=draw(st.sampled_from(groups)))

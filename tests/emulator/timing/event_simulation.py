@@ -229,6 +229,8 @@ class Chain(Marks):
             not_alone += ("global-response-norm", *moves)
             if part.recurs or len(takers) > 1 or step.opens or step.operation["type"] in not_alone:
                 break
+            if step.operation.get("shared"):  # one slope of all channels
+                break
             found, at = [*found, takers[0]], takers[0]
         return found
 
@@ -656,7 +658,8 @@ class Chain(Marks):
                     part.makes_loss for part in self.devices[device] if part.layer == made.layer
                 )
                 of_maps += made.opens * has_bias * whole * made.channels
-                of_maps += LEARNT.get(made.operation["type"], 0) * made.channels
+                channels = 1 if made.operation.get("shared") else made.channels
+                of_maps += LEARNT.get(made.operation["type"], 0) * channels
         stored = sum(
             block["parameter_bytes"]
             * ((block["store_device"] == device) - (block["user_device"] == device))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emuchain.kernels.layers.scale import gate_error, scale_gradient
+from emuchain.kernels.layers.scale import gate_error, scale_gradient, total_gradient
 
 F = np.float32
 Maps = np.ndarray
@@ -30,6 +30,9 @@ def test_sums_are_those_in_float64(shape: tuple[int, ...]) -> None:
     scale_gradient(x, dy, gradient, fresh=True)
     expected = products.sum((1, 2), keepdims=True)
     assert np.abs(errors - expected).max() <= 1e-6 * np.abs(expected).max()
+    one = np.ones(1, F)
+    total_gradient(x, dy, one, fresh=True)
+    assert abs(one[0] - products.sum()) <= 1e-6 * np.abs(products.sum((1, 2, 3))).sum()
     total = products.sum((0, 1, 2))
     assert np.abs(gradient - total).max() <= 1e-6 * np.abs(products).sum((0, 1, 2)).max()
 
@@ -41,13 +44,16 @@ def test_samples_do_not_depend_on_others(shape: tuple[int, ...]) -> None:
     errors, gradient = np.empty((shape[0], 1, 1, shape[3]), F), np.empty(shape[3], F)
     gate_error(x, dy, errors)
     scale_gradient(x, dy, gradient, fresh=True)
-    total = np.zeros(shape[3], F)
+    total, whole, one_by_one = np.zeros(shape[3], F), np.empty(1, F), np.zeros(1, F)
+    total_gradient(x, dy, whole, fresh=True)
     for n in range(len(x)):
         own = slice(n, n + 1)
         one = np.empty((1, 1, 1, shape[3]), F)
         gate_error(x[own], dy[own], one)
         assert np.array_equal(one, errors[own])
         scale_gradient(x[own], dy[own], total, fresh=False)
+        total_gradient(x[own], dy[own], one_by_one, fresh=False)
+    assert np.array_equal(whole, one_by_one)
     assert np.array_equal(total, gradient)
 
 
@@ -57,5 +63,7 @@ def test_other_shapes_are_refused() -> None:
         gate_error(x, dy, np.empty((3, 1, 1, 6), F))
     with pytest.raises(ValueError, match="need a gradient of shape"):
         scale_gradient(x, dy, np.empty(6, F), fresh=True)
+    with pytest.raises(ValueError, match="need a gradient of shape"):
+        total_gradient(x, dy, np.empty(12, F), fresh=True)
     with pytest.raises(ValueError, match="must have one shape"):
         gate_error(x, dy[:2], np.empty((3, 1, 1, 12), F))
