@@ -211,6 +211,30 @@ def test_training_is_that_of_pytorch(name: str) -> None:
     assert apart.max() <= 1e-5 * np.abs(logits).max()
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_pytorch_in_float64(name: str) -> None:
+    """By one step, so long that what is left of the former weights rounds nothing of it away."""
+    own, model, peer = data(BATCH), made(name), made(name).double()
+    # Whole models of several blocks add up more roundings than a layer.
+    rate, apart = 4096.0, 1e-6 if name in ("cross-attention", "detr") else 2e-6
+    step = {**SETTINGS, "learning_rate": rate, "momentum": 0.0, "weight_decay": 0.0}
+    run = emuchain.train(network_of(name, model), data=own, devices=3, **step)
+    labels = torch.from_numpy(own.train_labels)
+    logits = peer(*given(name, own.train_images))
+    nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+    state, first = run.state_dict(), model.state_dict()
+    largest: dict[str, float] = {}
+    for key, weights in peer.named_parameters():
+        module = key.rpartition(".")[0]
+        largest[module] = max(largest.get(module, 0.0), float(weights.grad.abs().max()))
+    assert all(largest.values())
+    for key, weights in peer.named_parameters():
+        gradient = (first[key].double() - state[key].double()) / rate
+        # Keys' bias has no gradient, so that it is compared with its layer's.
+        bound = apart * largest[key.rpartition(".")[0]]
+        assert (gradient - weights.grad).abs().max() <= bound, key
+
+
 def shown(network: Any) -> list[Any]:
     """The layers without names, and without dropout of nothing, which one exporter keeps."""
     layers = []
