@@ -2,7 +2,8 @@
 weights.
 
 They were chosen before any of them was tried here: families that people train, each once or twice.
-Dropout is off, and so are caches of keys and values.
+Dropout is off, and so are caches of keys and values. T5 has the attention that PyTorch exports in
+training.
 """
 
 from __future__ import annotations
@@ -302,6 +303,7 @@ TRANSFORMERS: Table = {
                 num_heads=4,
                 use_cache=False,
                 decoder_start_token_id=0,
+                attn_implementation="eager",
             )
         ),
         TEXT,
