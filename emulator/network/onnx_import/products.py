@@ -135,7 +135,7 @@ def _patches(
     takes something else.
     """
     nodes, name = list[OnnxNode](), product.inputs[0]
-    while name in makers and len(nodes) < 3:
+    while name in makers and makers[name].inputs and len(nodes) < 3:
         nodes[:0] = [makers[name]] if makers[name].operator not in _SAME else []
         name = makers[name].inputs[0]
     if [node.operator for node in nodes] != ["Reshape", "Transpose", "Reshape"]:

@@ -139,7 +139,7 @@ class Add(SfuOperation):
         same multiple of the sum with the others. A table of sines and cosines times one learnt
         number is `sinusoids`.
         """
-        for own, table in itertools.permutations(walk.expressions.factors(positions.name)):
+        for own, table in itertools.permutations(walk.expressions.factors(positions.name), 2):
             learnt, angles = walk.constants[own], walk.constants[table]
             if math.prod(learnt.shape) == 1 and learnt.roots and not learnt.is_buffer:
                 keys = Sinusoids.keys_of(walk.expressions.value(angles.name))

@@ -143,7 +143,7 @@ KEPT = {
         ("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"),
         0,
     ),
-    **dict.fromkeys(("rotary", "rows", "sequence", "transpose", "sinusoids"), 0),
+    **dict.fromkeys(("rotary", "rows", "sequence", "transpose", "sinusoids", "score-table"), 0),
     "adaptive-average-pool": 0,
 }
 """Maps that each operation of an SFU needs when errors come back; of others bits of each value
@@ -155,6 +155,7 @@ OF_SEQUENCES = (
     *("sequence", "tokens", "rotary", "head-norm", "positions", "last-step", "first-step", "rows"),
     "transpose",
     "sinusoids",
+    "score-table",
 )
 
 
