@@ -280,12 +280,11 @@ def _input(network: Network, nodes: Nodes) -> tuple[str, Form, tuple[int, ...]]:
         return "symbols", Form.SYMBOLS, (network.input[1],)
     each_row = Window((1, 1), (1, 1), (0, 0))
     in_place = all(layer.window == each_row for layer in takers)
-    attends = (
-        in_place
-        and network.input[2] == 1
-        and not all(layer.has_weights for layer in network.layers)
+    mixes_tokens = not all(layer.has_weights for layer in network.layers) or any(
+        step.operation.collects_map for layer in network.layers for step in layer.sfu
     )
-    if (network.layers[0].operation.recurs or attends) and network.entry == network.input:
+    are_tokens = in_place and network.input[2] == 1 and mixes_tokens
+    if (network.layers[0].operation.recurs or are_tokens) and network.entry == network.input:
         channels, steps, _ = network.input
         return "steps", Form.STEPS, (steps, channels)
     return "images", Form.MAPS, network.input

@@ -1,6 +1,7 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
 from .expressions import Expressions
+from .mixed import MixedTokens, expect_channels
 from .node import (
     FEW,
     FLOAT,
@@ -50,12 +51,14 @@ __all__ = [
     "Expectation",
     "Expressions",
     "Keys",
+    "MixedTokens",
     "OnnxGraph",
     "OnnxNode",
     "Step",
     "Value",
     "Walk",
     "are_numbers",
+    "expect_channels",
     "folded",
     "rewritten",
     "shortest",

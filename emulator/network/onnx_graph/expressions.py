@@ -76,6 +76,9 @@ class Expressions:
             constant is None and name for constant, name in _named(node, constants)
         ):
             return None
+        if node.operator == "CastLike" and (like := constants[1]) is not None and like.kind:
+            node = node.replaced("Cast", node.inputs[:1], node.outputs[0], to=like.kind)
+            constants = constants[:1]
         given = {
             name: constant for constant, name in _named(node, constants) if constant is not None
         }
@@ -83,6 +86,11 @@ class Expressions:
             return None
         if "..." in str(node.attributes.get("equation", "")):
             return None
+        for name, factor in _multiple(node, given).values():
+            if factor == 1 and all(
+                len(own.shape) <= len(given[name].shape) for own in given.values()
+            ):
+                node = node.replaced("Identity", [name], node.outputs[0])  # as torch.addcmul has it
         inferred = self._inferred(node, given)
         if inferred is None:
             return None

@@ -14,6 +14,7 @@ from ...common import InputError
 from ..shape import Shape, shown
 from .expressions import Expressions
 from .inputs import alike, are_pixels, attends
+from .mixed import with_channels
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import (
     CHANNELS_LAST,
@@ -54,10 +55,13 @@ Raises ValueError where the operation does not take them.
 class Walk:
     """Values, steps and expectations so far.
 
-    All methods raise InputError if a node is not as they expect it.
+    All methods raise InputError if a node is not as they expect it. With `has_tokens`, and where
+    the graph has attention, pixels whose channels come last are rows of a sequence.
     """
 
-    def __init__(self, graph: OnnxGraph, output_shape: OutputShape) -> None:
+    def __init__(
+        self, graph: OnnxGraph, output_shape: OutputShape, *, has_tokens: bool = False
+    ) -> None:
         self.steps: list[Step] = []
         self.expectations: list[Expectation] = []
         self._roles: dict[str, str] = {}
@@ -69,6 +73,7 @@ class Walk:
         self.expressions, self.parameters = Expressions(graph), Parameters(graph)
         self._graph, self._output_shape = graph, output_shape
         self.attends = attends(graph)
+        self.has_tokens = has_tokens or self.attends
         self._shapes: list[Shape] = []
         self._values = dict.fromkeys(graph.inputs, self._begin(graph))
         if self.images is None and not any(node.operator in _RECURRENT for node in graph.nodes):
@@ -119,11 +124,12 @@ class Walk:
         looks_up = any(
             node.operator == "Gather" and {*node.inputs[1:]} & own for node in graph.nodes
         )
+        takers = {node.operator for node in graph.nodes if {*node.inputs} & own} - {"Shape"}
         match graph.input_sizes:
             case (_, _) if looks_up:
                 self._has_rows = True
                 self._roles.update({"0": "samples", "1": "rows"})
-            case samples, int(rows), int(channels) if self.attends:
+            case samples, int(rows), int(channels) if self.attends or takers == {"MatMul"}:
                 self._roles.update({"0": "samples", "1": "rows", "2": "channels"})
                 self.samples, self.images = samples, (channels, rows, 1)
 
@@ -397,7 +403,7 @@ class Walk:
         """
         value = self.take(node, padded=padded)
         if over == 1:
-            return self._lines(node, value)
+            return self._lines(node, self.with_channels(node, value, 1))
         if value.is_flat:
             raise node.refusal("takes values that were flattened where it should take maps")
         axes = self.axes_of(value)
@@ -417,12 +423,22 @@ class Walk:
         """
         axes = self.axes_of(value)
         if len(axes) != 3 or axes[:2] != LINES[:2] or axes[2] not in (ONE, "last"):
-            self.expect_axes(node, value, LINES)
+            self.expect_sequence(node, value, LINES)
+        return dataclasses.replace(value, axes=LINES)
+
+    def expect_sequence(self, node: OnnxNode, value: Value, wanted: Axes) -> None:
+        """Check that a value has these axes, as `expect_axes`; the sizes of a sequence that is the
+        network's input are known then.
+        """
+        self.expect_axes(node, value, wanted)
         sizes = self._sizes_by_role
         channels, steps = sizes.get("channels"), sizes.get("rows")
         if self.images is None and channels is not None and steps is not None:
             self.samples, self.images = self.batch, (channels, steps, 1)
-        return dataclasses.replace(value, axes=LINES)
+
+    def with_channels(self, node: OnnxNode, value: Value, place: int) -> Value:
+        """See `mixed.with_channels`."""
+        return with_channels(self, node, value, place)
 
     def is_used(self, name: str) -> bool:
         """Return whether a node takes the value `name`, or it is the graph's output."""

@@ -37,6 +37,7 @@ from ..onnx_graph import (
     Attributes,
     Constant,
     Expectation,
+    MixedTokens,
     OnnxGraph,
     OnnxNode,
     Step,
@@ -174,7 +175,14 @@ def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
     graph = with_products(with_places(with_parts(rewritten(graph))))
     graph = with_map_operators(with_operators(graph))
-    walk = Walk(graph, _output_shape)
+    try:
+        return _walked(graph)
+    except MixedTokens:
+        return _walked(graph, has_tokens=True)
+
+
+def _walked(graph: OnnxGraph, *, has_tokens: bool = False) -> Walk:
+    walk = Walk(graph, _output_shape, has_tokens=has_tokens)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:
         if node.operator == "Constant":

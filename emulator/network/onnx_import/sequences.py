@@ -21,7 +21,9 @@ Axes = tuple[str, ...]
 
 _SEQUENCE: Axes = ("samples", "rows", "channels")
 _PIXELS = (("samples", "rows·columns", "channels"), ("samples", "columns", "channels"))
-"""Pixels that are rows of a sequence from now on, in networks with attention: tokens."""
+"""Pixels that are rows of a sequence from now on, in networks with attention or layers over
+tokens.
+"""
 
 _MERGED = {
     ("directions", "channels"): "channels",
@@ -45,7 +47,7 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
             " move"
         )
     moved = tuple(axes[place] for place in order)
-    if moved in _PIXELS and walk.attends:
+    if moved in _PIXELS and walk.has_tokens:
         return walk.step(node, Tokens, {}, value, axes=_SEQUENCE)
     return value.with_axes(moved)
 

@@ -278,15 +278,20 @@ class Fc(LayerOperation):
             InputError: it is more than inputs times weights plus bias, or takes maps that were not
                 flattened.
         """
+        from ..onnx_graph import expect_channels
+
+        place = -1
+        if node.operator == "MatMul" and node.inputs[:1] and node.inputs[0] in walk.constants:
+            # weights (outputs, inputs) times columns
+            inputs, place = node.inputs[::-1], -2
+            node = dataclasses.replace(node, inputs=inputs, attributes={"transB": 1})
         value = walk.take(node, mixed=True)
         order, value = value.channels, dataclasses.replace(value, channels=None)
+        expect_channels(walk, node, value, place)
+        value = walk.with_channels(node, value, place)
         axes = walk.axes_of(value)
-        if (
-            len(axes) == 3 and axes[-1].isdigit()
-        ):  # inputs of which it is not known yet which axis is time
-            axes = *axes[:2], "channels"
-            walk.expect_axes(node, value, axes)
-        if not value.is_flat and (value.axes is None or axes[-1] != "channels"):
+        is_row = value.is_flat and place == -1
+        if not is_row and (value.axes is None or axes[place:][:1] != ("channels",)):
             raise node.refusal(
                 "takes maps where it needs a row of values; Flatten makes one of them"
             )

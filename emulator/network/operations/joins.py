@@ -19,15 +19,32 @@ from ..operation import Arithmetic, JoinedRows, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Made, Site, State, Training, Unit, Weights
 from .rotary import Sinusoids
-from .scale import Affine, Shift, by_channel, is_by_channel, number_of, scaled
+from .scale import Affine, Shift, by_channel, facing, is_by_channel, number_of, scaled
 from .tokens import Positions, Tokens
 
 if TYPE_CHECKING:
     from ..onnx_graph import Constant, OnnxNode, Value, Walk
 
 
-def _join(walk: Walk, node: OnnxNode, kind: type[SfuOperation], **keys: str) -> Value:
-    first, *others = (walk.take(node, place) for place in range(max(1, len(node.inputs))))
+def _taken(walk: Walk, node: OnnxNode, *, spread: bool = False) -> list[Value]:
+    """Return what a node takes, aligned."""
+    places = range(max(1, len(node.inputs)))
+    return _aligned(walk, node, [walk.take(node, place, spread=spread) for place in places])
+
+
+def _aligned(walk: Walk, node: OnnxNode, values: list[Value]) -> list[Value]:
+    """Return sequences with their axes in one order: channels last, if one of them has them so."""
+    orders = [axes for axes in map(walk.axes_of, values) if len(axes) == 3 and "channels" in axes]
+    place = max((axes.index("channels") for axes in orders), default=0)
+    if len({*orders}) < 2 or len(orders) < len(values):
+        return values
+    return [walk.with_channels(node, value, place) for value in values]
+
+
+def _join(
+    walk: Walk, node: OnnxNode, kind: type[SfuOperation], values: Sequence[Value], **keys: str
+) -> Value:
+    first, *others = values
     if any(other.is_flat != first.is_flat for other in others):
         raise node.refusal("joins maps and values that were flattened")
     if any(walk.axes_of(other) != walk.axes_of(first) for other in others):
@@ -94,8 +111,9 @@ class Add(SfuOperation):
             return cls._difference(walk, node)
         if len(node.inputs) == 2 and sum(name in walk.constants for name in node.inputs) == 1:
             return cls._bias(walk, node)
-        made = _join(walk, node, cls)
-        if not walk.are_alike(*(walk.take(node, place) for place in range(len(node.inputs)))):
+        values = _taken(walk, node)
+        made = _join(walk, node, cls, values)
+        if not walk.are_alike(*values):
             raise node.refusal(
                 "adds rows of values that lie in different orders, as flattened before and after"
                 " Transpose"
@@ -128,7 +146,7 @@ class Add(SfuOperation):
                 return made
             signs = (-1.0, number) if constants[0] else (1.0, -number)
             return scaled(walk, node, constants.index(False), *signs)
-        one, other = walk.take(node), scaled(walk, node, 1, -1.0)
+        one, other = _aligned(walk, node, [walk.take(node), scaled(walk, node, 1, -1.0)])
         if not walk.are_alike(one, other):
             raise node.refusal(f"takes values with other axes off {walk.shown_axes(one)}")
         return walk.step(node, cls, {}, one, other, like=one)
@@ -161,6 +179,7 @@ class Add(SfuOperation):
         value, bias = walk.take(node, place), walk.constants[node.inputs[1 - place]]
         if (number := number_of(bias)) is not None:
             return scaled(walk, node, place, 1.0, number)
+        value = facing(walk, node, value, bias)
         if bias.is_buffer and len(bias.shape) < 3 and walk.holds_zeros(bias):
             return value  # as biases of logits that no model trains (BART)
         layer, is_used_once = walk.step_of(value), walk.is_used_once(node.inputs[place])
@@ -263,12 +282,12 @@ def multiplied(walk: Walk, node: OnnxNode) -> Value:
     Raises:
         InputError: they lie in different orders, or are of other sizes.
     """
-    one, other = (walk.take(node, place, spread=True) for place in (0, 1))
+    one, other = _taken(walk, node, spread=True)
     shapes = [walk.shape(own) for own in (one, other)]
     if shapes[0] is None or shapes[1] is None:
         raise node.refusal("multiplies maps whose sizes are not known")
     if shapes[0] == shapes[1]:
-        made = _join(walk, node, Multiply)
+        made = _join(walk, node, Multiply, (one, other))
         if not walk.are_alike(one, other):
             raise node.refusal("multiplies rows of values that lie in different orders")
         return made
@@ -335,12 +354,14 @@ class Concat(SfuOperation):
         axes = walk.axes_of(first)
         if first.state:
             return cls._states(walk, node, first, axis)
+        values = _taken(walk, node)
+        axes = walk.axes_of(values[0])
         if len(axes) == 3 and -3 <= axis < 3 and axes[axis] == "rows" and "channels" in axes:
-            return _join(walk, node, cls, axis="rows")
+            return _join(walk, node, cls, values, axis="rows")
         place = next((n for n, name in enumerate(axes) if name.split("·")[0] == "channels"), 1)
         if axis not in (place, place - len(axes)) or axes[place].endswith("·channels"):
             raise node.refusal(f"`axis` = {axis}: only channels, axis {place}, are joined")
-        made = _join(walk, node, cls)
+        made = _join(walk, node, cls, values)
         return cls._row(walk, node, made) if made.is_flat else made
 
     def to_onnx(self, out: Export) -> None:

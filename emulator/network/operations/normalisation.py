@@ -70,7 +70,7 @@ class BatchNorm(SfuOperation):
         Raises:
             InputError: it does not normalise whole channels.
         """
-        value = walk.take(node)
+        value = walk.with_channels(node, walk.take(node), 1)
         if walk.axes_of(value)[1] not in ("channels", "values"):
             raise node.refusal("normalises another axis than channels, which should be axis 1")
         scale, *_ = (walk.weight(node, place) for place in range(1, 5))

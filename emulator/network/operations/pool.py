@@ -413,7 +413,7 @@ def _over_axes(walk: Walk, node: OnnxNode, kind: type[_Pool]) -> Value:
         value = left = walk.maps(node, over=len(walk.axes_of(walk.take(node))) - 2)
         over = {*MAPS[2:]}
     else:
-        value = walk.take(node)
+        value = _facing(walk, node, walk.take(node))
         over, left = _reduced(walk, node, value)
     shape, names = walk.shape(value), "·".join(walk.axes_of(value)).split("·")
     if kind is AveragePool and (over == {*MAPS[2:]} or "columns" not in names):
@@ -443,6 +443,15 @@ def _kernel_of(node: OnnxNode) -> tuple[int, ...]:
             " are supported"
         )
     return kernel
+
+
+def _facing(walk: Walk, node: OnnxNode, value: Value) -> Value:
+    """Return a sequence with rows where a node reduces an axis that is channels of it."""
+    axes, places = walk.axes_of(value), walk.integers(node, "axes")
+    if len(axes) != 3 or axes[0] != "samples" or places not in ((1,), (2,), (-1,), (-2,)):
+        return value
+    rows = 3 - places[0] % 3
+    return value if axes[rows] == "channels" else walk.with_channels(node, value, rows)
 
 
 def _reduced(walk: Walk, node: OnnxNode, value: Value) -> tuple[set[str], Value]:

@@ -292,6 +292,17 @@ def _sizes_by_channel(walk: Walk, value: Value) -> tuple[int, ...] | None:
     return tuple(shape[0] if own else 1 for own in is_channel)
 
 
+def facing(walk: Walk, node: OnnxNode, value: Value, constant: Constant) -> Value:
+    """Return a sequence with its channels along the last axis of a learnt array that has more than
+    one number along it; any other value as it is.
+    """
+    sizes, own = walk.sizes(value), constant.shape[-3:]
+    place = max((n for n in range(-len(own), 0) if own[n] > 1), default=0)
+    if place == 0 or len(sizes) != 3 or not constant.roots or own[place] != sizes[place]:
+        return value
+    return walk.with_channels(node, value, place)
+
+
 def is_by_channel(walk: Walk, value: Value, constant: Constant) -> bool:
     """Return whether an array of the file is one number for each channel of a value."""
     sizes = _sizes_by_channel(walk, value)
@@ -332,6 +343,7 @@ def by_channel(
     With `spread`, only an array that repeats them for samples and rows, as the looked-up types of
     tokens that all have the same type.
     """
+    value = value if spread else facing(walk, node, value, constant)
     fits = _repeats_channels if spread else is_by_channel
     if not fits(walk, value, constant):
         return None

@@ -92,7 +92,10 @@ class _RowNorm(RowOperation):
         Raises:
             InputError: it normalises other axes than channels.
         """
-        value, given = walk.take(node), dict(zip(cls.onnx_arrays, (1, 2), strict=False))
+        given = dict(zip(cls.onnx_arrays, (1, 2), strict=False))
+        value = walk.take(node)
+        if node.integer("axis", -1) in (-1, len(walk.axes_of(value)) - 1):
+            value = walk.with_channels(node, value, -1)
         places = {
             name: place
             for name, place in given.items()

@@ -1,5 +1,6 @@
 """Layers over tokens, behind maps whose rows and channels change places: on chains the same bits
-and times however a network is cut, the same step as PyTorch, times and memory by hand.
+and times however a network is cut, the same step as PyTorch, times and memory by hand, and their
+way through ONNX and from models of PyTorch.
 
 A chain by hand
 --------------- Image 1x3x1; `a` 1x1 with 2 channels gives 2x3x1, transposed 3x2x1; `b` 1x1 with 2
@@ -18,6 +19,7 @@ board take 60. A row of three values takes 12 bytes, 96 bits at 3.2 Gb/s = 30; t
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,8 +143,100 @@ def test_it_takes_two_maps_each_way() -> None:
         assert slice_memory(half, in_flight).error_buffer.bytes == 0
 
 
+def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
+    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
+    path = tmp_path / "mixer.onnx"
+    emuchain.export(reference, path)
+    assert load_network(str(path)).layers == load_network(NETWORK).layers
+    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
+    again = emuchain.train(path, init=path, **still)
+    assert bits(again.weights) == bits(reference.weights)
+
+
 def test_maps_of_several_columns_are_none_of_tokens(one_line: Any) -> None:
     layers = [NETWORK["layers"][0], {"type": "transpose"}, *NETWORK["layers"][-2:]]
     with pytest.raises(InputError, match="transpose takes a sequence") as error:
         load_network({**NETWORK, "layers": layers})
     assert one_line(error)
+
+
+class Apart:
+    """Models of PyTorch, made once it is there."""
+
+    @staticmethod
+    def gated(nn: Any) -> Any:
+        """Patches, and tokens mixed by weights on the left, by Conv1d, and by Linear with a gate
+        (gMLP), scaled and normalised along tokens.
+        """
+        import torch
+
+        class Gated(nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.patches, self.norm = nn.Conv2d(3, 8, 8, 8), nn.LayerNorm(8)
+                self.weight, self.bias = (nn.Parameter(torch.randn(16, n) / 4) for n in (16, 1))
+                self.conv, self.mix = nn.Conv1d(16, 16, 1), nn.Linear(16, 16)
+                self.alpha, self.beta = (nn.Parameter(torch.randn(1, 1, 8)) for _ in "ab")
+                self.factors = nn.Parameter(torch.randn(16))
+                self.along, self.head = nn.LayerNorm(16), nn.Linear(8, 10)
+
+            def forward(self, x: Any) -> Any:
+                x = self.patches(x).flatten(2).transpose(1, 2)
+                x = torch.matmul(self.weight, self.norm(x)) + self.bias + x
+                u, v = x.chunk(2, -1)
+                x = x + torch.cat([u, u * self.conv(v)], -1)
+                y = torch.addcmul(self.beta, self.alpha, x).transpose(1, 2)
+                x = x - (self.factors * self.mix(self.along(y))).transpose(1, 2)
+                return self.head(x.mean(1))
+
+        return Gated()
+
+    @staticmethod
+    def series(nn: Any) -> Any:
+        """Layers over the steps of a sequence of values, and over its values."""
+
+        class Series(nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm, self.over_time = nn.BatchNorm1d(6), nn.Linear(6, 6)
+                self.first, self.over_values = nn.Linear(4, 5), nn.Linear(5, 5)
+                self.head = nn.Linear(30, 10)
+
+            def forward(self, x: Any) -> Any:
+                x = self.norm(self.first(x))
+                x = self.over_time(x.transpose(1, 2)).relu().transpose(1, 2) + x
+                return self.head((x + self.over_values(x).tanh()).flatten(1))
+
+        return Series()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "transposed"), [("gated", (3, 32, 32), 6), ("series", (6, 4), 2)]
+)
+def test_models_of_pytorch_are_taken(
+    name: str, shape: tuple[int, ...], transposed: int, tmp_path: Path
+) -> None:
+    """Three steps are PyTorch's, and the trained weights go back under its names."""
+    torch = pytest.importorskip("torch", reason="PyTorch, of which this model is, is missing")
+    pytest.importorskip("onnxscript", reason="onnxscript, which its exporter needs, is missing")
+    torch.manual_seed(1)
+    model = getattr(Apart, name)(torch.nn)
+    random = np.random.default_rng(1)
+    x, labels = random.standard_normal((6, *shape), np.float32), random.integers(0, 10, 6)
+    network = emuchain.from_torch(model, torch.from_numpy(x[:2]))
+    steps = [step.operation.type for layer in network.layers for step in layer.sfu]
+    assert steps.count("transpose") == transposed
+    path = tmp_path / "model.onnx"
+    torch.onnx.export(model.eval(), (torch.from_numpy(x[:2]),), path, dynamo=True, verbose=False)
+    assert [
+        step.operation.type for layer in load_network(str(path)).layers for step in layer.sfu
+    ] == steps
+    keys = {"batch": 2, "learning_rate": 0.01, "momentum": 0.0, "weight_decay": 0.0}
+    run = emuchain.train(
+        network, data=(x, labels), devices=2, schedule="sync", progress="none", seed=3, **keys
+    )
+    assert model.load_state_dict(run.state_dict(), strict=True)
+    model.eval()
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(x)).numpy()
+    assert np.abs(emuchain.predict(run, x) - theirs).max() <= 1e-5 * np.abs(theirs).max()
