@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ..onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
 from ..shape import Shape
+from .heads import constants_of
 
 
 def with_products(graph: OnnxGraph) -> OnnxGraph:
@@ -93,8 +94,10 @@ def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with Conv in place of each product of weights with patches of images."""
     makers, known = {name: node for node in graph.nodes for name in node.outputs}, graph.known
     made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
+    fixed = constants_of(graph)
     for node in graph.nodes:
-        patches = _patches(graph, makers, known, node) if node.operator == "MatMul" else None
+        by_weights = node.operator == "MatMul" and node.inputs[1] in fixed
+        patches = _patches(graph, makers, known, node) if by_weights else None
         if patches is None:
             continue
         bias = _bias_of(graph, node)
@@ -137,7 +140,7 @@ def _patches(
     nodes, name = list[OnnxNode](), product.inputs[0]
     while name in makers and makers[name].inputs and len(nodes) < 3:
         nodes[:0] = [makers[name]] if makers[name].operator not in _SAME else []
-        name = makers[name].inputs[0]
+        name = "".join(makers[name].inputs[:1])
     if [node.operator for node in nodes] != ["Reshape", "Transpose", "Reshape"]:
         return None
     if name not in graph.inputs or len(graph.inputs[name]) != 4:
