@@ -194,11 +194,11 @@ def dot_engine(
     """
     operation = part.layer.operation
     if not isinstance(operation, (Conv, Fc)) or (
-        isinstance(operation, Conv) and operation.groups > 1
+        isinstance(operation, Conv) and (operation.groups > 1 or operation.dilation != (1, 1))
     ):
         raise InputError(
-            f"{part.layer.name}: an engine of blocks is that of a convolution without groups, or of a"
-            " fully connected layer; leave out `accumulate`"
+            f"{part.layer.name}: an engine of blocks is that of a convolution without groups and"
+            " dilation, or of a fully connected layer; leave out `accumulate`"
         )
     operands = precision.activations if phase == "FP" else precision.errors, precision.weights
     steps = sum(step_of(number) for number in operands)

@@ -648,11 +648,13 @@ def test_verilator_warns_of_no_device(tmp_path: Path) -> None:
 
 
 def test_what_is_refused() -> None:
-    groups = plan_of((16, 4, 4), conv(16, groups=2), "mxint8 accumulate=dot:8")
-    with pytest.raises(
-        InputError, match="conv2: an engine of blocks is that of a convolution with"
-    ):
-        dot_engine(part_of(groups), "FP", 64, groups.config.precision)
+    for keys in ({"groups": 2}, {"dilation": 2, "kernel": 2}):
+        layer = {**conv(16), **keys}
+        other = plan_of((16, 4, 4), layer, "mxint8 accumulate=dot:8")
+        with pytest.raises(
+            InputError, match="conv2: an engine of blocks is that of a convolution with"
+        ):
+            dot_engine(part_of(other), "FP", 64, other.config.precision)
     for precision, said in (
         (
             "mxfp4 accumulate=dot:32",
