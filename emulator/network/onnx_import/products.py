@@ -140,7 +140,7 @@ def _patches(
     nodes, name = list[OnnxNode](), product.inputs[0]
     while name in makers and makers[name].inputs and len(nodes) < 3:
         nodes[:0] = [makers[name]] if makers[name].operator not in _SAME else []
-        name = "".join(makers[name].inputs[:1])
+        [name, *_] = makers[name].inputs
     if [node.operator for node in nodes] != ["Reshape", "Transpose", "Reshape"]:
         return None
     if name not in graph.inputs or len(graph.inputs[name]) != 4:

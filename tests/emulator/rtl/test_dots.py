@@ -536,8 +536,8 @@ def wrong_gradients(name: str, build_stream: BuildStream) -> int:
         for (key, size), end in zip(sizes.items(), ends, strict=True)
     )
     values = {"ROWS_IN": of_x[0], "COLUMNS_IN": of_x[1], "ROWS": of_dy[0], "COLUMNS": of_dy[1]}
-    for key, pair in window._asdict().items():
-        values |= {f"{key.upper()}_ROWS": pair[0], f"{key.upper()}_COLUMNS": pair[1]}
+    for key, pair in zip(("KERNEL", "STRIDE", "PAD"), window[:3], strict=True):
+        values |= {f"{key}_ROWS": pair[0], f"{key}_COLUMNS": pair[1]}
     design, form = sums.design, literal(number_format("int8"), Rounding.EVEN)
     values |= {"INPUTS": ins, "OUTPUTS": outs, "TILES": design.tiles, "EVERY": design.every}
     values |= {"DOT": sums.pixels, "SEGMENTS": sums.segments, "STEPS": sums.steps}
@@ -575,7 +575,7 @@ def gradients_of(x: Codes, dy: Codes, window: Window, sums: DotSums) -> NDArray[
     """Return the gradients of weights (oc, ic, kh, kw): whole numbers by blocks of pixels, each
     added once.
     """
-    (kernel, stride, pad), (rows, columns) = window, dy.shape[2:]
+    (kernel, stride, pad), (rows, columns) = window[:3], dy.shape[2:]
     framed = np.pad(x, ((0, 0), (0, 0), (pad[0], pad[0]), (pad[1], pad[1])))
     made = np.zeros((dy.shape[1], x.shape[1], *kernel), np.float32)
     for down, across in np.ndindex(*kernel):
