@@ -9,6 +9,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -94,7 +95,11 @@ def test_no_mapping_changes_a_bit(
 
 @pytest.mark.parametrize("learnt", [False, True])
 @pytest.mark.parametrize(
-    "precision", ["bf16", "mxfp8", "fp8 rounding=stochastic", "int4@8 accumulate=dot:8"]
+    "precision",
+    [
+        *("bf16", "mxfp8", "fp8 rounding=stochastic", "fp8 scaling=delayed"),
+        "int4@8 accumulate=dot:8",
+    ],
 )
 def test_formats_change_no_bit_of_a_cut(
     tmp_path: Path, plan_of: Any, trained: Any, bits: Any, precision: str, learnt: bool
@@ -119,6 +124,31 @@ def test_multipliers_by_hand() -> None:
     scores = 2 * (1 + 2 + 3 + 4 + 5)
     assert own == plain._replace(multiply_adds=plain.multiply_adds + 2 * scores)
     assert plain.multiply_adds == 5 * scores + 5 * 4 and macs == plain_macs
+
+
+@pytest.mark.parametrize("mpiexec", ["mpich"], indirect=True)
+def test_ranks_give_the_same_bits(mpiexec: Any, tmp_path: Path) -> None:
+    """Of one table of two layers, on two replicas of two boards."""
+    network, _ = NETWORKS["one table of two layers"]
+    path, out = written(tmp_path / "n.toml", network), tmp_path / "run.h5"
+    keys: Table = {**KEYS, "data": "text", "devices": 2, "replicas": 2, "micro_batch": 4, "seed": 1}
+    run = emuchain.train(path, **keys, progress="none")
+    flags = []
+    for key, value in {**keys, "out": out}.items():
+        flags += [f"--{key.replace('_', '-')}", str(value)]
+    mpiexec(4, ["-m", "emuchain", "train", path, *flags], timeout=600)
+    with h5py.File(out) as file:
+        ranks = {
+            f"{layer}/{name}": array[()].tobytes()
+            for layer, arrays in file["weights"].items()
+            for name, array in arrays.items()
+        }
+    assert ranks == {
+        f"{layer}/{name}": array.tobytes()
+        for layer, arrays in run.weights.items()
+        for name, array in arrays.items()
+    }
+    assert any(name.endswith("/table") for name in ranks)
 
 
 def test_a_table_by_hand() -> None:
