@@ -143,8 +143,8 @@ KEPT = {
         ("global-average-pool", "add", "concat", "positions", "last-step", "first-step", "tokens"),
         0,
     ),
-    **dict.fromkeys(("rotary", "rows", "sequence", "transpose", "sinusoids", "score-table"), 0),
-    "adaptive-average-pool": 0,
+    **dict.fromkeys(("rotary", "rows", "sequence", "transpose", "sinusoids"), 0),
+    **dict.fromkeys(("adaptive-average-pool", "score-table"), 0),
 }
 """Maps that each operation of an SFU needs when errors come back; of others bits of each value
 alone, or nothing.
@@ -153,9 +153,7 @@ alone, or nothing.
 
 OF_SEQUENCES = (
     *("sequence", "tokens", "rotary", "head-norm", "positions", "last-step", "first-step", "rows"),
-    "transpose",
-    "sinusoids",
-    "score-table",
+    *("transpose", "sinusoids", "score-table"),
 )
 
 
