@@ -1,7 +1,6 @@
 """An ONNX file's graph as plain data, and the walk through it, which turns nodes into steps."""
 
 from .expressions import Expressions
-from .mixed import MixedTokens, expect_channels
 from .node import (
     FEW,
     FLOAT,
@@ -27,6 +26,7 @@ from .values import (
     Axes,
     Expectation,
     Keys,
+    MixedTokens,
     Step,
     Value,
     shown_axes,
@@ -58,7 +58,6 @@ __all__ = [
     "Value",
     "Walk",
     "are_numbers",
-    "expect_channels",
     "folded",
     "rewritten",
     "shortest",

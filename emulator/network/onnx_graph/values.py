@@ -111,6 +111,12 @@ class Expectation:
                 )
 
 
+class MixedTokens(Exception):
+    """A layer over tokens, in a graph whose pixels or steps were not taken as rows of a sequence
+    from the start.
+    """
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Apart:
     """Maps whose axes a node took apart: at each place behind samples, which value of a sample,

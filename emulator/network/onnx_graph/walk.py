@@ -14,7 +14,6 @@ from ...common import InputError
 from ..shape import Shape, shown
 from .expressions import Expressions
 from .inputs import alike, are_pixels, attends
-from .mixed import with_channels
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import (
     CHANNELS_LAST,
@@ -26,6 +25,7 @@ from .values import (
     Axes,
     Expectation,
     Keys,
+    MixedTokens,
     Parameters,
     Step,
     Value,
@@ -52,6 +52,10 @@ Raises ValueError where the operation does not take them.
 """
 
 
+TurnedTo = Callable[["Walk", OnnxNode, Value, int], Value]
+"""Function that returns a sequence whose axis at a place is its channels, by more steps if needed."""
+
+
 class Walk:
     """Values, steps and expectations so far.
 
@@ -60,7 +64,12 @@ class Walk:
     """
 
     def __init__(
-        self, graph: OnnxGraph, output_shape: OutputShape, *, has_tokens: bool = False
+        self,
+        graph: OnnxGraph,
+        output_shape: OutputShape,
+        turned_to: TurnedTo,
+        *,
+        has_tokens: bool = False,
     ) -> None:
         self.steps: list[Step] = []
         self.expectations: list[Expectation] = []
@@ -71,7 +80,7 @@ class Walk:
         self.images: Shape | None = None
         self.constants = dict(graph.constants)
         self.expressions, self.parameters = Expressions(graph), Parameters(graph)
-        self._graph, self._output_shape = graph, output_shape
+        self._graph, self._output_shape, self._turned_to = graph, output_shape, turned_to
         self.attends = attends(graph)
         self.has_tokens = has_tokens or self.attends
         self._shapes: list[Shape] = []
@@ -437,8 +446,25 @@ class Walk:
             self.samples, self.images = self.batch, (channels, steps, 1)
 
     def with_channels(self, node: OnnxNode, value: Value, place: int) -> Value:
-        """See `mixed.with_channels`."""
-        return with_channels(self, node, value, place)
+        """Return a value with channels at a place of its axes, as `TurnedTo` says."""
+        return self._turned_to(self, node, value, place)
+
+    def expect_channels(self, node: OnnxNode, value: Value, place: int) -> None:
+        """Say that an axis of the network's input, of which nothing has told so far, is channels.
+
+        Raises:
+            MixedTokens: another one was channels before, or it is not the last one.
+        """
+        axes = self.axes_of(value)
+        if len(axes) != 3 or not axes[place].isdigit():
+            return
+        if self.has_tokens:
+            rows = ("rows", "channels") if place == -1 else ("channels", "rows")
+            self.expect_sequence(node, value, ("samples", *rows))
+        elif place != -1 or "channels" in axes:
+            raise MixedTokens
+        else:
+            self.expect_axes(node, value, (*axes[:2], "channels"))
 
     def is_used(self, name: str) -> bool:
         """Return whether a node takes the value `name`, or it is the graph's output."""

@@ -57,6 +57,7 @@ from .apart import taken_apart
 from .attention import Attentions
 from .map_operators import with_map_operators
 from .merged import note_of_biases
+from .mixed import with_channels
 from .padding import note_of_padding, with_places
 from .parts import with_parts
 from .products import with_products
@@ -182,7 +183,7 @@ def walked(graph: OnnxGraph) -> Walk:
 
 
 def _walked(graph: OnnxGraph, *, has_tokens: bool = False) -> Walk:
-    walk = Walk(graph, _output_shape, has_tokens=has_tokens)
+    walk = Walk(graph, _output_shape, with_channels, has_tokens=has_tokens)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:
         if node.operator == "Constant":
@@ -383,13 +384,10 @@ _REMEDIES = {
         "GridSample AffineGrid RoiAlign MaxRoiPool MaxUnpool"
     ),
     "use nn.ConvTranspose2d, which adds patches that overlap": "Col2Im",
-    "use nn.ConvTranspose2d of a kernel as large as its stride, or nn.Upsample and nn.Conv2d": (
-        "DepthToSpace"
-    ),
-    "use nn.Conv2d of a kernel as large as its stride": "SpaceToDepth",
+    "use nn.PixelUnshuffle": "SpaceToDepth",
     "use nn.Conv2d": "DeformConv",
     "use slices with fixed bounds, torch.cat, or nn.Embedding for symbols": (
-        "GatherND GatherElements Scatter ScatterND ScatterElements Compress ReverseSequence"
+        "GatherElements Scatter ScatterND ScatterElements Compress ReverseSequence"
     ),
     "do it behind the network, on its outputs: no errors go back through a choice": (
         "TopK ArgMax ArgMin NonZero NonMaxSuppression Unique OneHot Hardmax Sign Floor Ceil Round"
@@ -410,8 +408,7 @@ _REMEDIES = {
     ),
     "give what depends on positions alone as a buffer": "Sin Cos",
     "use mean or amax over rows and columns": (
-        "ReduceSum ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp"
-        " ReduceSumSquare Mean"
+        "ReduceSum ReduceMin ReduceProd ReduceL1 ReduceLogSum ReduceLogSumExp ReduceSumSquare Mean"
     ),
     "use nn.AvgPool2d": "LpPool GlobalLpPool",
     "use nn.LayerNorm, nn.RMSNorm or nn.InstanceNorm2d": (

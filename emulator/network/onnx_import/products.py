@@ -96,7 +96,7 @@ def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
     made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
     fixed = constants_of(graph)
     for node in graph.nodes:
-        by_weights = node.operator == "MatMul" and node.inputs[1] in fixed
+        by_weights = node.operator == "MatMul" and {*node.inputs[1:]} & fixed
         patches = _patches(graph, makers, known, node) if by_weights else None
         if patches is None:
             continue

@@ -278,16 +278,14 @@ class Fc(LayerOperation):
             InputError: it is more than inputs times weights plus bias, or takes maps that were not
                 flattened.
         """
-        from ..onnx_graph import expect_channels
-
         place = -1
         if node.operator == "MatMul" and node.inputs[:1] and node.inputs[0] in walk.constants:
             # weights (outputs, inputs) times columns
-            inputs, place = node.inputs[::-1], -2
-            node = dataclasses.replace(node, inputs=inputs, attributes={"transB": 1})
+            place = -2
+            node = dataclasses.replace(node, inputs=node.inputs[::-1], attributes={"transB": 1})
         value = walk.take(node, mixed=True)
         order, value = value.channels, dataclasses.replace(value, channels=None)
-        expect_channels(walk, node, value, place)
+        walk.expect_channels(node, value, place)
         value = walk.with_channels(node, value, place)
         axes = walk.axes_of(value)
         is_row = value.is_flat and place == -1
