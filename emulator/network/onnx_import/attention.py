@@ -46,6 +46,9 @@ _SCALES = frozenset({"Mul", "Div"})
 _LENGTH = "LpNormalization"
 _NORMS = frozenset({"RMSNormalization", _LENGTH})
 
+_CLOSE = 1e-5
+"""Exporters round numbers to single precision."""
+
 _HIDES = -1e4
 """What is added to scores of keys that a query does not see, or less: exp of it is 0."""
 
@@ -179,7 +182,9 @@ class Attentions:
             place = next(
                 (n for n, name in enumerate(node.inputs) if name not in self._walk.constants), 0
             )
-            heads, factor = self._heads(node, place), self._scale(node)
+            heads = self._heads(node, place)
+            whole = heads.shape if isinstance(heads, Mixed) else heads.places.shape
+            factor = self._scale(node, whole[-2:])
             self._values[node.outputs[0]] = (
                 heads.times(np.array(factor))
                 if isinstance(heads, Mixed)
@@ -238,7 +243,10 @@ class Attentions:
             place = next(n for n, name in enumerate(node.inputs) if name in self._walk.constants)
             if node.operator == "Div":
                 raise node.refusal(OTHER_TURNS)
-            return Mixed.of(self._heads(node, 1 - place)).times(self._array(node, place))
+            factors = self._array(node, place)
+            if np.ptp(factors) <= _CLOSE * np.abs(factors).max() > 0:
+                raise node.refusal(_LEARNT)  # what turns rows is not the same for all
+            return Mixed.of(self._heads(node, 1 - place)).times(factors)
         values = [Mixed.of(self._heads(node, place)) for place in range(len(node.inputs))]
         if node.operator == "Neg":
             return values[0].times(np.array(-1.0))
@@ -292,16 +300,25 @@ class Attentions:
                 f"its input {place + 1} should be a constant, such as a mask or a number"
             ) from None
 
-    def _scale(self, node: OnnxNode) -> float:
-        """Return the number by which a node multiplies, or divides."""
-        place = next(
-            (n for n, name in enumerate(node.inputs) if name in self._walk.constants), None
-        )
-        array = None if place is None else self._array(node, place)
-        if array is None or array.size != 1 or (node.operator == "Div" and place == 0):
+    def _scale(self, node: OnnxNode, sizes: Sequence[int]) -> float:
+        """Return the number by which a node multiplies, or divides; one of `sizes`, those of axes,
+        is that of heads.
+
+        Raises:
+            InputError: it may be learnt: an array of the file, and not the usual scale, whole or
+                for queries and keys each, as exporters write it.
+        """
+        known = [name for name in node.inputs if name in self._walk.constants]
+        array = self._array(node, node.inputs.index(known[0])) if known else np.empty(0)
+        if array.size != 1 or (node.operator == "Div" and known[0] == node.inputs[0]):
             raise node.refusal("multiplies queries, keys or scores by other than one number")
         number = float(array.reshape(-1)[0])
-        return number if node.operator == "Mul" else 1 / number
+        number = number if node.operator == "Mul" else 1 / number
+        usual = [size**power for size in sizes for power in (-0.5, -0.25)]
+        constant = self._walk.constants[known[0]]
+        if constant.roots and constant.shape and not np.isclose(number, usual, _CLOSE, 0).any():
+            raise node.refusal(_LEARNT)
+        return number
 
     def _of_scores(self, node: OnnxNode) -> None:
         places = [
@@ -315,7 +332,7 @@ class Attentions:
             self._close(node, scores)
             return
         if node.operator in _SCALES:
-            scale = self._scale(node)
+            scale = self._scale(node, scores.q.places.shape[-1:])
             terms = None if scores.terms is None else scores.terms * scale
             table = scores.table
             if table is not None:
@@ -549,6 +566,11 @@ class Attentions:
         by_head = whole.transpose(0, 2, 1, 3).reshape(-1, rows, size)
         return Heads(step, q.samples, by_head[tied].reshape(q.places.shape))
 
+
+_LEARNT = (
+    "multiplies queries, keys or scores by an array of the file, which may be learnt; make it a"
+    " number of the model's code, or the weight of an RMS norm of heads"
+)
 
 _ELSEWHERE = (
     "takes queries, keys, values or scores elsewhere than in attention, which is not supported"

@@ -275,7 +275,7 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
             nn.Linear(WIDTH, WIDTH),
             nn.Linear(WIDTH, WIDTH),
         )
-        self.head = nn.Linear(WIDTH, SYMBOLS)
+        self.head, self.factor = nn.Linear(WIDTH, SYMBOLS), nn.Parameter(torch.ones(1))
 
     def forward(self, symbols: Any) -> Any:
         """Return the logits of all tokens."""
@@ -301,6 +301,8 @@ class Odd(nn.Module):  # type: ignore[misc]  # PyTorch may be absent
             "slope": -distance.square().float(),
             "cross": torch.ones(TOKENS, TOKENS).tril().log(),
         }
+        if self.kind in ("learnt", "spread"):
+            q = q * (self.factor if self.kind == "learnt" else self.factor.expand(SIZE))
         if self.kind in ("least", "doubled"):
             q, v = (q * -2, v) if self.kind == "least" else (q, v * 2)
         made = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.get(self.kind))
@@ -313,6 +315,8 @@ REFUSED = {
     "turned": "turns queries or keys by other angles than those of rotary embeddings (RoPE)",
     "window": "hides other keys than those behind a query; only a causal mask is supported",
     "slope": "adds other terms to scores than slopes of heads times the distance",
+    "learnt": "multiplies queries, keys or scores by an array of the file, which may be learnt",
+    "spread": "multiplies queries, keys or scores by an array of the file, which may be learnt",
     "least": "scales products by -1; should be 1e-9 to 1e9",
     "doubled": "takes values times 2; only products of queries and keys may be scaled",
 }
