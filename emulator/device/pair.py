@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from ...comm import Mailbox, Message
 from ...kernels import Arena
+from ...kernels.attention import Scale
+from ...kernels.number import FloatGrid
 from ...kernels.recurrent import EB, GruSlice, LstmSlice, Packed, Tape
 from ..mapping import Slice
 from ..network import Layer, Recurrent, Training
@@ -37,6 +39,7 @@ from .ends import Tally
 from .formats import MapFormats
 from .memories import ActRam
 from .ports import Maps, Outlet
+from .scales import needed_exponent
 from .sideband import begin_scales
 from .slices import (
     TAPE,
@@ -68,29 +71,36 @@ class PairPorts:
         self.sent_bytes: collections.Counter[PairKey] = collections.Counter()
         self._inlets, self._outlets, self._row_bytes = inlets, outlets, row_bytes or {}
 
-    def send(self, key: PairKey, first: int, values: Data) -> None:
-        """Send values of samples from `first` on; of weights, `first` is the mini-batch's
-        number.
+    def send(self, key: PairKey, first: int, values: Data, header: int = 0) -> None:
+        """Send values of samples from `first` on; of weights, `first` is the mini-batch's number.
+        A `header` goes with them.
         """
         size = values.shape[2] * values.itemsize
         self.sent_bytes[key] += len(values) * values.shape[1] * self._row_bytes.get(key, size)
         no_times = np.zeros((len(values), 1), np.int64)  # the pair's timeline has them
-        self._outlets[key].put(Message(first, no_times, values[:, None]))
+        self._outlets[key].put(Message(first, no_times, values[:, None], header))
 
     async def receive(self, key: PairKey, first: int) -> Data:
         """Return the next values, which begin with sample `first`, or are those of mini-batch
         `first`.
         """
+        return (await self.receive_all(key, first))[0]
+
+    async def receive_all(self, key: PairKey, first: int) -> tuple[Data, int]:
+        """Return the next values, and the header that came with them."""
         message: Message = await self._inlets[key].get()
         if message.first != first or message.data is None:
             raise RuntimeError(f"{key}: {message.first} came, {first} was expected")
-        return message.data[:, 0]
+        return message.data[:, 0], message.scale
 
     def take_sent_bytes(self) -> collections.Counter[PairKey]:
         """Return the bytes that have left since the last call."""
         sent, self.sent_bytes = self.sent_bytes, collections.Counter()
         return sent
 
+
+_BYTE, _ZERO = 8, 128
+"""Bits of an exponent in a header, and what stands for the exponent 0."""
 
 Kernel = LstmSlice | GruSlice
 
@@ -216,11 +226,25 @@ class FpgaDirection(RoundedSteps):
         else:
             sums = await self._receive(Content.SUMS, span)
         tape = self._kernel.tape(sums, lengths=lengths, reverse=self.direction == 1)
-        operands = self._forward_operands(self.direction, numbers, tape.samples, lengths)
+        scales = self._scales("activations", numbers)
+        operands = self._forward_operands(self.direction, numbers, tape.samples, lengths, scales)
         outputs = all_forward(self._kernel, packed, tape, operands)
+        self._note("activations", numbers, scales)
         given = np.full(tape.samples, tape.steps, np.int64) if lengths is None else lengths
         self._tapes.put(span, given, numbers, *(getattr(tape, name) for name in TAPE))
-        self._send(Content.OUTPUTS, span, outputs)
+        self._send(Content.OUTPUTS, span, outputs, self._header_of(scales))
+
+    def _header_of(self, scales: tuple[Scale | None, Scale | None]) -> int:
+        """Return what operands of FP need, a byte each, for the GPU, which tests under the same
+        scales; 0: nothing.
+        """
+        header = 0
+        for scale in scales:
+            needed = None
+            if scale is not None:
+                needed = needed_exponent(float(scale.largest[0]), _largest_of(self._formats))
+            header = header << _BYTE | (0 if needed is None else needed + _ZERO)
+        return header
 
     async def backward(self, span: SampleSpan) -> None:
         """Run EB of a span, and send what gradients and errors of inputs need."""
@@ -230,8 +254,10 @@ class FpgaDirection(RoundedSteps):
             dict(zip(TAPE, arrays, strict=True)), lengths, reverse=self.direction == 1
         )
         errors = await self._receive(Content.OUTPUT_ERRORS, span)
-        operands = self._backward_operands(self.direction, numbers, tape.samples, lengths)
+        scales = self._scales("errors", numbers)
+        operands = self._backward_operands(self.direction, numbers, tape.samples, lengths, scales)
         all_backward(self._kernel, packed, tape, np.ascontiguousarray(errors), operands)
+        self._note("errors", numbers, scales)
         for content in sent_for_gradients(self.part.layer):
             self._send(content, span, of_tape(content, self._kernel, tape))
         self._delta = tape.delta
@@ -274,11 +300,18 @@ class FpgaDirection(RoundedSteps):
     def _key(self, content: Content) -> PairKey:
         return PairKey(self.part.layer.index, self.direction, content)
 
-    def _send(self, content: Content, span: SampleSpan, values: Data) -> None:
-        self._ports.send(self._key(content), span.first, values)
+    def _send(self, content: Content, span: SampleSpan, values: Data, header: int = 0) -> None:
+        self._ports.send(self._key(content), span.first, values, header)
 
     async def _receive(self, content: Content, span: SampleSpan) -> Data:
         return await self._ports.receive(self._key(content), span.first)
+
+
+def _largest_of(formats: MapFormats | None) -> float:
+    """Return the largest number of the format of activations, which has a scale."""
+    grid = None if formats is None else formats.precision.activations.grid
+    assert isinstance(grid, FloatGrid)
+    return grid.largest
 
 
 class PairFpga:
@@ -417,10 +450,21 @@ class OffloadedSlice(RecurrentSlice):
                 self._send(Content.SUMS, place, span, sums)
         outputs = []
         for place, store in enumerate(self._before):
-            y = await self._receive(Content.OUTPUTS, place, span)
+            key = PairKey(self.part.layer.index, place, Content.OUTPUTS)
+            y, header = await self._pair_ports.receive_all(key, span.first)
+            self._hear(header, training.samples)
             store.put(span, states_before(y, training.lengths, reverse=place == 1))
             outputs.append(y)
         return (outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=2))[:, :, None]
+
+    def _hear(self, header: int, numbers: Numbers) -> None:
+        """Note what operands of FP on the FPGA need."""
+        scales = self._scales("activations", numbers)
+        for scale, place in zip(reversed(scales), range(len(scales)), strict=True):
+            needed = header >> _BYTE * place & (1 << _BYTE) - 1
+            if needed and scale is not None:
+                scale.largest[0] = _largest_of(self._formats) * 2.0 ** (needed - _ZERO)
+        self._note("activations", numbers, scales)
 
     async def recur(self, span: SampleSpan, dy: Data, version: int) -> None:
         """See `SliceNumerics`; keeps what PG needs."""
