@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,9 @@ class _Points(NamedTuple):
 
 class ConvSlice(SliceNumerics):
     """What a device computes for one slice of a convolution."""
+
+    _place_of_errors: ClassVar[str] = "outputs"
+    """Of its errors of outputs, in the names of their scales."""
 
     def __init__(
         self,
@@ -257,7 +260,7 @@ class ConvSlice(SliceNumerics):
         index = span.micro_batch.index
         points = self._points.get(index, _Points())
         if self._scales is not None:
-            name = name_of_scale("errors", "outputs", self.part.layer.makes.number)
+            name = name_of_scale("errors", self._place_of_errors, self.part.layer.makes.number)
             points = points._replace(errors=self._scales.in_force(name, points.samples))
             self._points[index] = points
         return points
@@ -433,6 +436,8 @@ def _convolution_of(part: Slice, sums: SliceSums) -> Convolving:
 class VocabularySlice(ConvSlice):
     """What a device computes for some channels of such a classifier."""
 
+    _place_of_errors = "logits"
+
     def __init__(
         self,
         part: Slice,
@@ -489,7 +494,7 @@ class VocabularySlice(ConvSlice):
     @property
     def operand_scales(self) -> list[str]:
         """See `SliceNumerics`: that of the errors of its logits."""
-        return [name_of_scale("errors", "logits", self.part.layer.makes.number)]
+        return [name_of_scale("errors", self._place_of_errors, self.part.layer.makes.number)]
 
     def before(self, dy: Data) -> Data:
         """See `SliceNumerics`: the sums, which all slices need."""

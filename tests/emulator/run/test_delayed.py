@@ -223,6 +223,21 @@ def test_errors_of_gates_keep_their_bits(plan_of: Any, trained: Any, tmp_path: P
     assert 0.5 < flushed[0] > 2 * flushed[1]
 
 
+def test_whole_numbers_are_those_of_fp32_where_it_is_exact(
+    plan_of: Any, trained: Any, bits: Any, tmp_path: Path
+) -> None:
+    """Of int8, sums of up to 1,040 products: of attention, and of logits that boards share."""
+    network = gpt(12, 1, 3, 9)
+    network["layers"][-1]["vocabulary_parallel"] = True
+    keys: Table = {**KEYS, "data": "text", "network": written(tmp_path / "n.toml", network)}
+    keys |= {"devices": 4, "batch": 4, "samples": 24}
+    form = "int8 scaling=delayed:history=2 accumulate="
+    whole, single = (
+        bits(trained(plan_of(**keys, precision=form + sums)).weights) for sums in ("int32", "fp32")
+    )
+    assert whole == single
+
+
 @pytest.mark.parametrize(
     "runs",
     [

@@ -312,7 +312,7 @@ class Emulation:
 
     def _reads(self, layer: Any, x: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
         """What outputs read through each place of the kernel."""
-        (kh, kw), (down, across), (top, left) = layer.window
+        (kh, kw), (down, across), (top, left), *_ = layer.window
         _, rows, columns = layer.output
         framed = np.pad(x, ((0, 0), (top, top), (left, left))).astype(np.float64)
         return {
@@ -331,7 +331,7 @@ class Emulation:
 
     def _errors_of(self, layer: Any, weight: np.ndarray, dy: np.ndarray) -> np.ndarray:
         weight = weight.astype(np.float64)
-        (kh, kw), (down, across), (top, left) = layer.window
+        (kh, kw), (down, across), (top, left), *_ = layer.window
         (ins, (_, height, width)), (_, rows, columns) = (weight.shape[1], layer.input), dy.shape
         size, wide = self._sums(layer)
         dx = np.zeros((ins, height + 2 * top + down, width + 2 * left + across), wide)
