@@ -236,6 +236,16 @@ class OnnxGraph:
         return {**self.constants, **{node.outputs[0]: node.constant() for node in nodes}}
 
     @property
+    def fixed(self) -> set[str]:
+        """The names of all constants, computed ones, too."""
+        names = {*self.constants, ""}
+        for node in self.nodes:
+            taken = {*node.operands}
+            if node.operator in ("Constant", "Shape") or (taken and taken <= names):
+                names.update(node.outputs)
+        return names
+
+    @property
     def input_sizes(self) -> tuple[int | None, ...]:
         """The dimensions of the only input; () if there is not exactly one."""
         return next(iter(self.inputs.values())) if len(self.inputs) == 1 else ()

@@ -54,15 +54,17 @@ from ..operations.sequence import Embedding
 from ..shape import Shape
 from . import sequences, views
 from .apart import taken_apart
-from .attention import Attentions
-from .map_operators import with_map_operators
-from .merged import note_of_biases
+from .attention import Attentions, note_of_biases
 from .mixed import with_channels
-from .padding import note_of_padding, with_places
-from .parts import with_parts
-from .products import with_products
 from .pytorch import of_export
-from .spelled import with_operators
+from .spelled import (
+    note_of_padding,
+    with_map_operators,
+    with_operators,
+    with_parts,
+    with_places,
+    with_products,
+)
 
 
 def to_description(

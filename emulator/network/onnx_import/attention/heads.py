@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import INT64, Axes, Constant, OnnxGraph, OnnxNode, Value, Walk
-from ..shape import Shape
+from ...onnx_graph import INT64, Axes, Constant, OnnxNode, Value, Walk
+from ...shape import Shape
 
 Places = NDArray[np.int32]
 
@@ -86,16 +86,6 @@ def spread(heads: Heads, over: Heads) -> Heads:
     ):
         return heads
     return dataclasses.replace(heads, places=np.broadcast_to(heads.places, (*wanted, *own[-2:])))
-
-
-def constants_of(graph: OnnxGraph) -> set[str]:
-    """Return the names of all constants, computed ones, too."""
-    names = {*graph.constants, ""}
-    for node in graph.nodes:
-        taken = {*node.operands}
-        if node.operator in ("Constant", "Shape") or (taken and taken <= names):
-            names.update(node.outputs)
-    return names
 
 
 def samples_for(walk: Walk, shape: Shape) -> int:

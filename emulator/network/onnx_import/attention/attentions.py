@@ -18,17 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import OnnxGraph, OnnxNode, Value, Walk
-from ..operations.attention import Attention
-from ..operations.joins import Concat
-from ..operations.rotary import HeadNorm, Rotary, ScoreTable
-from ..operations.scale import Affine
+from ...onnx_graph import OnnxGraph, OnnxNode, Value, Walk
+from ...operations.attention import Attention
+from ...operations.joins import Concat
+from ...operations.rotary import HeadNorm, Rotary, ScoreTable
+from ...operations.scale import Affine
 from .heads import (
     MOVES,
     Heads,
     Norm,
     by_heads,
-    constants_of,
     heads_of,
     moved,
     plain,
@@ -59,7 +58,7 @@ class Attentions:
     def __init__(self, walk: Walk, graph: OnnxGraph) -> None:
         self._walk = walk
         self._makers = {name: node for node in graph.nodes for name in node.outputs}
-        self._constants = constants_of(graph)
+        self._constants = graph.fixed
         self._values: dict[str, Heads | Mixed | Scores] = {}
         self._nodes: set[int] = set()
         self._added_terms: dict[str, tuple[Table | None, NDArray[Any]]] = {}

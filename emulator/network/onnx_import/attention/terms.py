@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.attention import alibi_slopes, bucket_numbers
-from ...common import InputError
-from ..onnx_graph import Constant, OnnxNode, Walk, shortest
+from .....kernels.attention import alibi_slopes, bucket_numbers
+from ....common import InputError
+from ...onnx_graph import Constant, OnnxNode, Walk, shortest
 from .heads import Heads, moved, spread
 from .turned import Turn
 

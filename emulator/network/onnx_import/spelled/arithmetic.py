@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..onnx_graph import OnnxGraph, OnnxNode
+from ...onnx_graph import OnnxGraph, OnnxNode
 
 Numbers = NDArray[np.float64]
 

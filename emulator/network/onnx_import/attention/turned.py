@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.layers.rotary import turns
-from ..onnx_graph import OnnxNode, Walk
+from .....kernels.layers.rotary import turns
+from ...onnx_graph import OnnxNode, Walk
 from .heads import Heads, Norm, Places, moved
 
 Factors = NDArray[np.float64]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ..onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
+from ...onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
 
 
 def with_parts(graph: OnnxGraph) -> OnnxGraph:

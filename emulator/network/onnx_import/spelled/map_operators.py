@@ -23,7 +23,7 @@ import dataclasses
 import math
 from typing import Any
 
-from ..onnx_graph import OnnxGraph, OnnxNode
+from ...onnx_graph import OnnxGraph, OnnxNode
 
 _OF_WINDOWS = frozenset("Add Cast Div Gather Mul ReduceSum Transpose Where".split())
 """Operators that make averages of places that were gathered."""

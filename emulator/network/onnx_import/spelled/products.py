@@ -15,9 +15,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
-from ..shape import Shape
-from .heads import constants_of
+from ...onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
+from ...shape import Shape
 
 
 def with_products(graph: OnnxGraph) -> OnnxGraph:
@@ -94,7 +93,7 @@ def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with Conv in place of each product of weights with patches of images."""
     makers, known = {name: node for node in graph.nodes for name in node.outputs}, graph.known
     made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
-    fixed = constants_of(graph)
+    fixed = graph.fixed
     for node in graph.nodes:
         by_weights = node.operator == "MatMul" and {*node.inputs[1:]} & fixed
         patches = _patches(graph, makers, known, node) if by_weights else None

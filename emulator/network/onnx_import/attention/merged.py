@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import plural
-from ..onnx_graph import OnnxNode, Step, Value, Walk
-from ..operations.attention import Attention
-from ..operations.conv import Conv
-from ..operations.joins import Concat
+from ....common import plural
+from ...onnx_graph import OnnxNode, Step, Value, Walk
+from ...operations.attention import Attention
+from ...operations.conv import Conv
+from ...operations.joins import Concat
 from .heads import Heads
 
 GROUPED = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
+from ...onnx_graph import INT64, Constant, OnnxGraph, OnnxNode
 
 
 def with_places(graph: OnnxGraph) -> OnnxGraph:
