@@ -1,8 +1,8 @@
 """Graphs as the walk takes them.
 
 A network here takes one sample. So several sequences, such as a source and a target, become rows of
-one input, in the order of the inputs. Lists of parts of weights, as PyTorch's default exporter
-writes them for cross-attention, become ONNX's Split.
+one input, in the order of the inputs. Lists of parts, as PyTorch's default exporter writes them,
+become the parts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import itertools
 from collections.abc import Mapping
 
 from .inputs import alike
-from .node import Attributes, OnnxGraph, OnnxNode
+from .node import INT64, Attributes, Constant, OnnxGraph, OnnxNode
 
 _SAME = ("Cast", "Identity")
 
 
 def rewritten(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph of one input, whose weights are split by Split."""
-    return _with_splits(_with_one_input(graph))
+    """Return a graph of one input, without lists."""
+    return _without_lists(_with_one_input(graph))
 
 
 def _with_one_input(graph: OnnxGraph) -> OnnxGraph:
@@ -53,37 +53,61 @@ def _is_looked_up(graph: OnnxGraph, name: str) -> bool:
     )
 
 
-def _with_splits(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph with a Split for each list of a constant's parts."""
+def _without_lists(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph with a Split in place of each list of a constant's parts, which are parameters
+    of their own; and with Slice, or Gather of a part without its axis, in place of what nodes take
+    of other lists (PyTorch's split, chunk and unbind).
+    """
     lists = {node.outputs[0]: node for node in graph.nodes if node.operator == "SplitToSequence"}
     if not lists:
         return graph
-    numbers = {name: constant.numbers for name, constant in graph.known.items()}
+    known = graph.known
     parts: dict[str, dict[int, str]] = {name: {} for name in lists}
     for node in graph.nodes:
         for name in {*node.inputs} & lists.keys():
-            place = numbers.get(node.inputs[-1]) or ()
-            if node.operator != "SequenceAt" or len(place) != 1 or place[0] in parts[name]:
-                parts[name][-1] = ""  # it stays a list
-            else:
-                parts[name][int(place[0])] = node.outputs[0]
-    made = {
+            place = _place(node, known)
+            taken = parts[name]
+            # Behind no place it stays a list.
+            taken[-1 if place is None or place in taken else place] = node.outputs[0]
+    splits = {
         name: split
         for name, node in lists.items()
-        if node.inputs[0] in graph.constants
-        and (split := _split(node, numbers.get(node.inputs[-1]) or (), parts[name]))
+        if node.inputs[0] in graph.constants and (split := _split(node, known, parts[name]))
     }
-    nodes = (
-        made.get(node.outputs[0] if node.outputs else "", node)
-        for node in graph.nodes
-        if node.operator != "SequenceAt" or node.inputs[0] not in made
-    )
-    return dataclasses.replace(graph, nodes=tuple(nodes)) if made else graph
+    nodes, constants, kept = list[OnnxNode](), dict(graph.constants), set[str]()
+    for node in graph.nodes:
+        place = _place(node, known)
+        listed = lists.get(node.inputs[0]) if place is not None else None
+        if listed is not None and node.inputs[0] in splits:
+            continue
+        made = None if listed is None or place is None else _part(listed, node, place, known)
+        if made is None:
+            kept.update(node.inputs)
+            nodes.append(splits.get(node.outputs[0] if node.outputs else "", node))
+        else:
+            nodes.append(made[0])
+            constants.update(made[1])
+    left_out = {*lists} - kept - splits.keys()
+    nodes = [node for node in nodes if not left_out & {*node.outputs[:1]}]
+    return dataclasses.replace(graph, nodes=tuple(nodes), constants=constants)
 
 
-def _split(node: OnnxNode, sizes: tuple[float, ...], parts: Mapping[int, str]) -> OnnxNode | None:
+def _place(node: OnnxNode, known: Mapping[str, Constant]) -> int | None:
+    """Return the place in a list from which a node takes a part; None if it does not, or it is not
+    known which.
+    """
+    place = known.get(node.inputs[1]) if node.operator == "SequenceAt" else None
+    numbers = None if place is None else place.numbers
+    return None if numbers is None or len(numbers) != 1 else int(numbers[0])
+
+
+def _split(
+    node: OnnxNode, known: Mapping[str, Constant], parts: Mapping[int, str]
+) -> OnnxNode | None:
     """Return the Split of a list's parts, by their places; None where it is not known."""
-    if len(node.inputs) < 2 or not {*range(len(sizes))} >= parts.keys():
+    given = known.get(node.inputs[1]) if node.has_input(1) else None
+    sizes = () if given is None or given.numbers is None else given.numbers
+    if not {*range(len(sizes))} >= parts.keys():
         return None
     from onnx import helper
 
@@ -92,3 +116,33 @@ def _split(node: OnnxNode, sizes: tuple[float, ...], parts: Mapping[int, str]) -
     proto = helper.make_node("Split", [*node.inputs], names, node.name, axis=axis)
     made = dataclasses.replace(node, operator="Split", outputs=tuple(names), proto=proto)
     return dataclasses.replace(made, attributes=Attributes({"axis": axis}))
+
+
+def _part(
+    split: OnnxNode, node: OnnxNode, number: int, known: Mapping[str, Constant]
+) -> tuple[OnnxNode, dict[str, Constant]] | None:
+    """Return the node that takes part `number` of a list by itself, with the constants that it
+    needs; None if it is not known which that is.
+    """
+    sizes = known.get(split.inputs[1]) if split.inputs[1:] else None
+    axis = split.integer("axis", 0)
+    inputs, own = [split.inputs[0]], dict[str, Constant]()
+    operator, shape = "Slice", tuple[int, ...]((1,))
+    if not split.has_input(1) and not split.integer("keepdims", 1):
+        bounds, operator, shape = {"place": number}, "Gather", ()
+    elif split.has_input(1) and (sizes is None or sizes.entries is None or number < 0):
+        return None
+    else:
+        counts = [1] if sizes is None or sizes.entries is None else [*map(int, sizes.entries)]
+        if sizes is None or sizes.shape == ():
+            counts *= number + 1
+        ends = [0, *itertools.accumulate(counts)]
+        if number + 1 >= len(ends):
+            return None
+        bounds = {"first": ends[number], "end": ends[number + 1], "axis": axis}
+    for key, bound in bounds.items():
+        name = f"{node.outputs[0]}/{key}"
+        own[name] = Constant(name, shape, (bound,), kind=INT64)
+        inputs.append(name)
+    keys = {"axis": axis} if operator == "Gather" else {}
+    return split.replaced(operator, inputs, node.outputs[0], **keys), own

@@ -61,7 +61,6 @@ from .spelled import (
     note_of_padding,
     with_map_operators,
     with_operators,
-    with_parts,
     with_places,
     with_products,
 )
@@ -176,7 +175,7 @@ def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
 
 def walked(graph: OnnxGraph) -> Walk:
     """Return the walk through all nodes of a graph; it raises as `describe`."""
-    graph = with_products(with_places(with_parts(rewritten(graph))))
+    graph = with_products(with_places(rewritten(graph)))
     graph = with_map_operators(with_operators(graph))
     try:
         return _walked(graph)
