@@ -149,12 +149,31 @@ class Detr(nn.Module):  # type: ignore[misc, name-defined]
         return self.head(attended(self.across(y), self.k(memory), memory) + y)
 
 
+class Shared(nn.Module):  # type: ignore[misc, name-defined]
+    """Two heads share each of two keys and values, which one layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(SYMBOLS, WIDTH), positions(SOURCE)
+        self.q, self.kv = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.o, self.head = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, SYMBOLS)
+
+    def forward(self, source: Any, target: Any) -> Any:
+        """Return the logits of the target's steps."""
+        x, y = self.table(source) + self.places, self.table(target)
+        q = self.q(y).unflatten(2, (4, -1)).transpose(1, 2)
+        k, v = (part.unflatten(2, (2, -1)).transpose(1, 2) for part in self.kv(x).chunk(2, 2))
+        z = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return self.head(y + self.o(z.transpose(1, 2).flatten(2)))
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "transformer": Transformer,
     "norms first": lambda: Transformer(norm_first=True, activation="gelu"),
     "cross-attention": Crossed,
     "t5": T5,
     "detr": Detr,
+    "shared keys": Shared,
 }
 
 
@@ -216,7 +235,7 @@ def test_gradients_are_those_of_pytorch_in_float64(name: str) -> None:
     """By one step, so long that what is left of the former weights rounds nothing of it away."""
     own, model, peer = data(BATCH), made(name), made(name).double()
     # Whole models of several blocks add up more roundings than a layer.
-    rate, apart = 4096.0, 1e-6 if name in ("cross-attention", "detr") else 2e-6
+    rate, apart = 4096.0, 1e-6 if name in ("cross-attention", "detr", "shared keys") else 2e-6
     step = {**SETTINGS, "learning_rate": rate, "momentum": 0.0, "weight_decay": 0.0}
     run = emuchain.train(network_of(name, model), data=own, devices=3, **step)
     labels = torch.from_numpy(own.train_labels)

@@ -6,6 +6,7 @@ k and v, group by group.
     here          one layer: q0 k0 v0  q1 k1 v1
 
 In cross-attention, they stay apart, head by head each, and their rows are joined: k, then v, then q.
+There, a row of k or v has as many channels as one of q: what heads share is repeated for each.
 A layer that makes several of them becomes several.
 """
 
@@ -23,7 +24,7 @@ from ....common import plural
 from ...onnx_graph import OnnxNode, Step, Value, Walk
 from ...operations.attention import Attention
 from ...operations.conv import Conv
-from ...operations.joins import Concat
+from ...operations.joins import Concat, SomeChannels
 from .heads import Heads
 
 GROUPED = (
@@ -155,7 +156,7 @@ def crossed(
     `channels_of`.
 
     Raises:
-        InputError: as of `channels_of` and `source_of`; or heads share keys and values.
+        InputError: as of `channels_of` and `source_of`; or rows hold other channels.
     """
     q, k, _ = parts
     shape = walk.shape(Value(q.step))
@@ -163,8 +164,6 @@ def crossed(
     alone = len({part.step for part in parts}) == 1 and shape[1] == _rows(q) + 2 * _rows(k)
     firsts = (2 * _rows(k), 0, _rows(k)) if alone else (0, 0, 0)
     heads, groups, order, tied = channels_of(walk, node, parts, firsts)
-    if groups < heads:
-        raise node.refusal(f"{GROUPED}, and none in cross-attention")
     own = [tuple(channel for part, channel in order if part == n) for n in range(3)]
     axes = "samples", "rows", "channels"
     if alone:
@@ -172,6 +171,9 @@ def crossed(
             raise node.refusal("takes queries, keys and values of other channels of their rows")
         return heads, Value(q.step, axes=axes), tied
     made = dict(zip("qkv", _apart(walk, node, parts, own), strict=True))
+    if groups < heads:
+        for part in "kv":
+            made[part] = _repeated(walk, node, made[part], groups, heads // groups)
     rows = [Value(made[part], axes=axes) for part in "kvq"]
     return heads, walk.step(node, Concat, {"axis": "rows"}, *rows, axes=axes), tied
 
@@ -200,6 +202,22 @@ def _apart(
         made.append(walk.step(layer.node, Conv, keys, *takes).step)
         walk.replace(made[-1], parts=(layer,), channels=own, order=layer.order)
     return made
+
+
+def _repeated(walk: Walk, node: OnnxNode, step: int, groups: int, times: int) -> int:
+    """Return the step that makes the channels of each of the groups as many times, side by side."""
+    shape, axes = walk.shape(Value(step)), ("samples", "rows", "channels")
+    assert shape is not None
+    count = shape[0] // groups
+    parts = [
+        walk.step(
+            node, SomeChannels, {"first": group * count, "count": count}, Value(step, axes=axes)
+        )
+        for group in range(groups)
+        for _ in range(times)
+    ]
+    parts = [dataclasses.replace(part, axes=axes) for part in parts]
+    return walk.step(node, Concat, {"axis": "channels"}, *parts, axes=axes).step
 
 
 def note_of_biases(walk: Walk) -> list[str]:
