@@ -266,6 +266,14 @@ class PairTrainer(Trainer):
         ]
         return {"carried": carried, **clocks}
 
+    def evaluate(self) -> Tally:
+        """See `Trainer`; the GPU, which does all of it, takes the scales that the FPGA keeps."""
+        formats = self.devices.formats
+        if formats is not None and formats.scales_of(None) is not None:
+            for_all = merged_scales(self.ranks.share(formats.scales.state()))
+            formats.scales.restore(for_all)
+        return super().evaluate()
+
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`; a pair's loss scale stays, and its devices take the scales of maps and
         weights.

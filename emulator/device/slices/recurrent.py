@@ -202,7 +202,7 @@ class RoundedSteps:
         numbers: Numbers | None,
         samples: int,
         lengths: Lengths | None,
-        scales: tuple[Scale | None, Scale | None] = (None, None),
+        scales: tuple[Scale | None, Scale | None],
     ) -> Operands:
         """Return how states of a direction are rounded, and what a projection or a reset
         multiplies, of samples with these numbers, under scales of both.
@@ -226,7 +226,7 @@ class RoundedSteps:
         numbers: Numbers,
         samples: int,
         lengths: Lengths,
-        scales: tuple[Scale | None, Scale | None] = (None, None),
+        scales: tuple[Scale | None, Scale | None],
     ) -> Operands:
         """Return how errors of gates' sums of a direction are rounded, and those that a projection
         multiplies, under scales of both.
