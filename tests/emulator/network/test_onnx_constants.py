@@ -248,6 +248,20 @@ def test_the_exporter_merges_small_arrays_under_the_first_name(
         assert "shares its weights" in one_line(error)
 
 
+def test_weights_over_their_lengths_are_computed(tmp_path: Path) -> None:
+    """As of spectral normalisation: a norm of constants is none of the network."""
+    graph, weight = Graph("n", 2, 2, 2), np.arange(1, 65, dtype=np.float32).reshape(8, 8)
+    graph.array(weight, "a.weight")
+    length = graph.node("ReduceL2", "a.weight", axes=[1], keepdims=1)
+    least = graph.node("Clip", length, graph.array(np.array(1e-12, np.float32)))
+    own = graph.node("Div", "a.weight", least)
+    graph.node("Flatten", "x")
+    graph.node("Gemm", graph.last, own, transB=1)
+    [arrays] = weights_of(tmp_path, graph).values()
+    expected = weight / np.linalg.norm(weight, axis=1, keepdims=True)
+    np.testing.assert_allclose(arrays["weight"].reshape(8, 8), expected, rtol=1e-6)
+
+
 def test_the_old_exporter_makes_copies_by_identity(tmp_path: Path) -> None:
     graph = Graph("n", 2, 2, 2)
     graph.array(np.arange(64, dtype=np.float32).reshape(8, 8), "a.weight")

@@ -59,9 +59,10 @@ def with_operators(graph: OnnxGraph) -> OnnxGraph:
     if not any(node.operator in _BEGINS for node in graph.nodes):
         return graph
     arithmetic, dropped, placed = _Arithmetic(graph), set[int](), dict[int, OnnxNode]()
+    fixed = graph.fixed
     for node in graph.nodes:
-        if id(node) in dropped or node.operator not in _BEGINS:
-            continue
+        if id(node) in dropped or node.operator not in _BEGINS or {*node.outputs} & fixed:
+            continue  # what constants alone make is computed
         if node.operator == "LayerNormalization":
             made = arithmetic.scaled_norm(node)
         elif node.operator in _OVER_ROWS:
