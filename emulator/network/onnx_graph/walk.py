@@ -13,7 +13,7 @@ from typing import Any
 from ...common import InputError
 from ..shape import Shape, shown
 from .expressions import Expressions
-from .inputs import alike, are_pixels, attends
+from .inputs import attends, inputs_of
 from .node import Constant, OnnxGraph, OnnxNode
 from .values import (
     CHANNELS_LAST,
@@ -31,18 +31,6 @@ from .values import (
     Value,
     shown_axes,
 )
-
-_FROM_CHANNELS_LAST = (0, 3, 1, 2)
-"""The order in which Transpose brings images with their channels last to maps."""
-
-_OF_MAPS = frozenset({"AveragePool", "BatchNormalization", "Conv", "MaxPool"})
-"""Operators that take maps with their channels first."""
-
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-
-_OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
-"""Operators that take a network's inputs if these are rows of values."""
-
 
 OutputShape = Callable[[type[Any], dict[str, Any], str, Sequence[Shape]], Shape]
 """Function that returns the shape that an operation with these keys makes of others; its messages
@@ -73,20 +61,17 @@ class Walk:
     ) -> None:
         self.steps: list[Step] = []
         self.expectations: list[Expectation] = []
-        self._roles: dict[str, str] = {}
         self._symbols: int | None = None
-        self._has_rows = False
-        self.samples: int | None = None
-        self.images: Shape | None = None
         self.constants = dict(graph.constants)
         self.expressions, self.parameters = Expressions(graph), Parameters(graph)
         self._graph, self._output_shape, self._turned_to = graph, output_shape, turned_to
         self.attends = attends(graph)
         self.has_tokens = has_tokens or self.attends
         self._shapes: list[Shape] = []
-        self._values = dict.fromkeys(graph.inputs, self._begin(graph))
-        if self.images is None and not any(node.operator in _RECURRENT for node in graph.nodes):
-            self._begin_rows(graph)
+        given = inputs_of(graph, has_attention=self.attends)
+        self.samples, self.images = given.samples, given.images
+        self._has_rows, self._roles = given.has_rows, dict(given.roles)
+        self._values = dict.fromkeys(graph.inputs, given.value)
         self._views: dict[int, list[str]] = collections.defaultdict(
             list, {FROM_IMAGES: [*graph.inputs]}
         )
@@ -95,52 +80,6 @@ class Walk:
         self._uses = collections.Counter(
             [*graph.outputs, *(name for node in graph.nodes for name in node.operands)]
         )
-
-    def _begin(self, graph: OnnxGraph) -> Value:
-        """Return the network's inputs: images, rows of values, or what nodes will tell."""
-        kinds = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
-        match graph.input_sizes:
-            case samples, int(values) if kinds and kinds <= _OF_ROWS:
-                self.samples, self.images = samples, (values, 1, 1)
-                return Value(FROM_IMAGES, is_flat=True)
-            case samples, int(rows), int(columns) if are_pixels(graph, samples, rows * columns):
-                self.samples, self.images = samples, (1, rows, columns)
-                return Value(FROM_IMAGES, axes=("samples", "rows", "columns"))
-            case (_, _) | (_, _, _):
-                return Value(FROM_IMAGES, axes=tuple(map(str, range(len(graph.input_sizes)))))
-        self.samples, self.images = graph.images
-        own = alike(graph, "Cast", "Identity")
-        takers = [
-            node
-            for node in graph.nodes
-            if {*node.inputs} & own and not {*node.outputs} & own and node.operator != "Shape"
-        ]
-        orders = {node.attributes.get("perm") for node in takers if node.operator == "Transpose"}
-        operators = {node.operator for node in takers}
-        if orders == {_FROM_CHANNELS_LAST} and not operators & _OF_MAPS:
-            rows, columns, channels = self.images
-            self.images = channels, rows, columns
-            return Value(FROM_IMAGES, axes=CHANNELS_LAST)
-        if self.images[2] == 1 and operators <= {"Flatten", "Reshape"}:
-            self.images = 1, *self.images[:2]  # images of one channel, the last axis
-        return Value(FROM_IMAGES)
-
-    def _begin_rows(self, graph: OnnxGraph) -> None:
-        """Say which axes inputs have, where no recurrent layer will: rows of symbols, or a sequence
-        of rows.
-        """
-        own = alike(graph, "Cast", "Identity", "Reshape", "Slice")
-        looks_up = any(
-            node.operator == "Gather" and {*node.inputs[1:]} & own for node in graph.nodes
-        )
-        takers = {node.operator for node in graph.nodes if {*node.inputs} & own} - {"Shape"}
-        match graph.input_sizes:
-            case (_, _) if looks_up:
-                self._has_rows = True
-                self._roles.update({"0": "samples", "1": "rows"})
-            case samples, int(rows), int(channels) if self.attends or takers == {"MatMul"}:
-                self._roles.update({"0": "samples", "1": "rows", "2": "channels"})
-                self.samples, self.images = samples, (channels, rows, 1)
 
     @property
     def nodes(self) -> tuple[OnnxNode, ...]:
