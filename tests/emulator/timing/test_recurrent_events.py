@@ -88,7 +88,7 @@ def test_same_picoseconds_in_hundreds_of_cases() -> None:
 
     @hypothesis.given(planned())
     @hypothesis.settings(
-        max_examples=800, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
+        max_examples=1000, derandomize=True, database=None, phases=[hypothesis.Phase.generate]
     )
     def compare(drawn: Drawn) -> None:
         found = printed(drawn.plan)
