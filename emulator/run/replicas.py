@@ -131,7 +131,8 @@ class Replicas:
         each chain has of its own, from what all ranks' `clocks` returned on any boards; those of
         weights are of all replicas together, unless these `differ`.
         """
-        by_name = {name: one["counts"] for name, one in state.items() if "counts" in one}
+        of_devices = (item for item in state.items() if isinstance(item[1], Mapping))
+        by_name = {name: one["counts"] for name, one in of_devices if "counts" in one}
         first = next(iter(by_name.values())).items()
         loss_scale = {name: count for name, count in first if not is_of_scales(name)}
         for replica, chain in enumerate(self.chains):

@@ -18,7 +18,7 @@ import pytest
 
 from emuchain.comm import run
 from emuchain.emulator.config import load_config
-from emuchain.emulator.device import State, epoch_order
+from emuchain.emulator.device import Maps, State, epoch_order
 from emuchain.emulator.device.device_numerics import DeviceNumerics
 from emuchain.emulator.device.rules import Rule
 from emuchain.emulator.mapping import Cut
@@ -129,8 +129,8 @@ def mini_batches(micro_batch: int) -> Iterator[list[MicroBatch]]:
 
 
 async def there_and_back(numerics: DeviceNumerics, span: SampleSpan, samples: np.ndarray) -> None:
-    await numerics.forward(span, {}, 0, samples)
-    await numerics.backward(span, {}, 0)
+    await numerics.forward(span, Maps(), 0, samples)
+    await numerics.backward(span, Maps(), 0)
 
 
 def delayed_sgd(
