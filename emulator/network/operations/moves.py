@@ -29,7 +29,9 @@ Places = NDArray[np.int64]
 
 
 class Move(SfuOperation):
-    """Copies of values; the error of a value is the sum of those of its copies, in their order."""
+    """Copies of values, each of which has one at least; the error of a value is the sum of those of
+    its copies, in their order.
+    """
 
     @abc.abstractmethod
     def moved(self, maps: NDArray[Any]) -> NDArray[Any]:
@@ -38,7 +40,7 @@ class Move(SfuOperation):
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """See `Operation`."""
         [shape] = inputs
-        channels, rows, columns = self.moved(_numbered(shape)).shape
+        channels, rows, columns = self.moved(np.empty(shape, np.bool_)).shape
         return channels, rows, columns
 
     def rows(self, shape: Shape, made: Shape) -> SfuRows | None:
@@ -294,26 +296,26 @@ class MoveUnit(Unit):
         """See `Unit`."""
         [x] = xs
         y = self.arena.take((len(x), *self._output))
-        y.reshape(len(x), -1)[...] = x.reshape(len(x), -1)[:, self._places]
+        made = y.reshape(len(x), -1)
+        np.take(x.reshape(len(x), -1), self._places, axis=1, out=made, mode="clip")
         return y, ()
 
     def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
         """See `Unit`."""
         dx = self.arena.take((len(dz), *self._input))
         errors, made = dz.reshape(len(dz), -1), dx.reshape(len(dz), -1)
-        first, *others = self._copies
-        made[...] = 0
-        made[:, self._places[first]] = errors[:, first]
-        for copies in others:
-            made[:, self._places[copies]] += errors[:, copies]
+        (_, first), *others = self._copies
+        np.take(errors, first, axis=1, out=made, mode="clip")
+        for values, copies in others:
+            made[:, values] += errors[:, copies]
         return (dx,)
 
 
-def _copies(places: Places, values: int) -> list[Places]:
-    """Return which copies are the first ones of their values, the second ones, and so on."""
-    order = np.argsort(places, kind="stable")
-    counts = np.bincount(places, minlength=values)
-    begins = np.repeat(np.cumsum(counts) - counts, counts)
-    number = np.empty(len(places), np.int64)
-    number[order] = np.arange(len(places)) - begins
-    return [np.flatnonzero(number == n) for n in range(max(counts))]
+def _copies(places: Places, values: int) -> list[tuple[Places, Places]]:
+    """Return all values and their first copies, those that have a second one and these, and so
+    on.
+    """
+    order, counts = np.argsort(places, kind="stable"), np.bincount(places, minlength=values)
+    begins = np.cumsum(counts) - counts
+    several = (np.flatnonzero(counts > n) for n in range(counts.max()))
+    return [(own, order[begins[own] + n]) for n, own in enumerate(several)]

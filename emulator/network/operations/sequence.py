@@ -14,6 +14,7 @@ from ..onnx_nodes import Arrays, Export, Form
 from ..operation import LayerRows, RowLayer, SfuOperation, SfuRows, SfuStep
 from ..shape import Shape, shown
 from ..unit import Data, Inputs, Lengths, Made, Site, State, Training, Unit, Weights
+from .moves import Move
 
 if TYPE_CHECKING:
     from ..onnx_graph import OnnxNode, Value, Walk
@@ -238,7 +239,7 @@ class RowsUnit(Unit):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Transpose(SfuOperation):
+class Transpose(Move):
     """The rows of a sequence as channels, and its channels as rows, so that the next layer mixes
     rows (Tolstikhin et al., 2021).
 
@@ -254,9 +255,9 @@ class Transpose(SfuOperation):
         channels, rows, columns = sequence_shape(inputs, self.type, "token")
         return rows, channels, columns
 
-    def rows(self, shape: Shape, made: Shape) -> SfuRows:
-        """See `SfuOperation`; each row has a value of all others."""
-        return SfuRows(np.full(made[1], shape[1] - 1), np.full(shape[1], made[1] - 1))
+    def moved(self, maps: NDArray[Any]) -> NDArray[Any]:
+        """See `Move`."""
+        return maps.swapaxes(0, 1)
 
     def torch(self, nn: Any, shape: Shape) -> Any:
         """See `SfuOperation`; takes (samples, rows, channels)."""
@@ -271,29 +272,6 @@ class Transpose(SfuOperation):
         """See `Operation`."""
         steps = out.nodes.steps(out.x, f"{out.name}/steps")
         out.write_of([steps], "Transpose", form=Form.STEPS, perm=[0, 2, 1])
-
-    def unit(self, step: SfuStep, site: Site) -> Unit:
-        """See `SfuOperation`."""
-        return TransposeUnit(site)
-
-
-class TransposeUnit(Unit):
-    """Rows as channels, and channels as rows."""
-
-    def forward(self, xs: Inputs, weights: Weights, training: Training | None) -> Made:
-        """See `Unit`."""
-        [x] = xs
-        return self._turned(x), ()
-
-    def backward(self, state: State, dz: Data, weights: Weights) -> Inputs:
-        """See `Unit`."""
-        return (self._turned(dz),)
-
-    def _turned(self, x: Data) -> Data:
-        samples, rows, columns, channels = x.shape
-        y = self.arena.take((samples, channels, columns, rows))
-        y[...] = x.swapaxes(1, 3)
-        return y
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

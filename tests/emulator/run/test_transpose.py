@@ -29,7 +29,9 @@ import emuchain
 from emuchain.emulator.common import InputError
 from emuchain.emulator.mapping import Slice, cut_channels, slice_memory
 from emuchain.emulator.network import Site, load_network
-from emuchain.emulator.network.operations.sequence import TransposeUnit
+from emuchain.emulator.network.operation import SfuStep
+from emuchain.emulator.network.operations.sequence import Transpose
+from emuchain.emulator.network.shape import Tensor
 from emuchain.kernels import Arena
 
 from ..networks import Table, of_images
@@ -90,7 +92,8 @@ def test_no_mapping_changes_a_bit_in_formats(bits: Bits, precision: str) -> None
 def test_it_changes_the_places_of_rows_and_channels() -> None:
     """By hand, of two rows of three values; twice, it changes nothing."""
     x = np.arange(6, dtype=np.float32).reshape(1, 2, 1, 3)
-    unit = TransposeUnit(Site(0, 0, Arena()))
+    step = SfuStep(Transpose(), (Tensor(1, (3, 2, 1)),), Tensor(2, (2, 3, 1)))
+    unit = step.operation.unit(step, Site(0, 0, Arena()))
     y, state = unit.forward([x], {}, None)
     assert y[0, :, 0].tolist() == [[0, 3], [1, 4], [2, 5]]
     [dx] = unit.backward(state, y, {})
