@@ -276,7 +276,8 @@ class ChainTrainer(Trainer):
 
     def take_loss_scale(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""
-        self.replicas.take_loss_scale(state, differ=bool(self.plan.faults.flips))
+        counts = _counts([state], with_scales=True)
+        self.replicas.take_loss_scale(counts, differ=bool(self.plan.faults.flips))
 
     def restore_clocks(self, state: Mapping[str, Any]) -> None:
         """See `Trainer`."""

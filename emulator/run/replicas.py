@@ -128,11 +128,10 @@ class Replicas:
 
     def take_loss_scale(self, state: Mapping[str, Any], *, differ: bool) -> None:
         """Restore the loss scale of all devices, which have the same, and the scales of maps, which
-        each chain has of its own, from what all ranks' `clocks` returned on any boards; those of
-        weights are of all replicas together, unless these `differ`.
+        each chain has of its own, from the counts of devices in what all ranks' `clocks` returned,
+        on any boards; those of weights are of all replicas together, unless these `differ`.
         """
-        of_devices = (item for item in state.items() if isinstance(item[1], Mapping))
-        by_name = {name: one["counts"] for name, one in of_devices if "counts" in one}
+        by_name = {name: one["counts"] for name, one in state.items()}
         first = next(iter(by_name.values())).items()
         loss_scale = {name: count for name, count in first if not is_of_scales(name)}
         for replica, chain in enumerate(self.chains):
