@@ -443,8 +443,6 @@ class HeadNormUnit(Unit):
 
     def gradient(self, kept: State, sums: Weights, *, fresh: bool) -> None:
         """See `Unit`."""
-        if not self.learns:
-            return
         x, *statistics, dz = kept
         for (key, span), numbers in zip(self._spans.items(), statistics, strict=True):
             own, errors = self._own(x, span), self._own(dz, span)
