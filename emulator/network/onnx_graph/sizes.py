@@ -51,8 +51,6 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         else:
             axes = of_constant.shape if of_constant.extents is None else of_constant.extents
         return [_of_sizes(name, axes[node.integer("start", 0) : node.integer("end", len(axes))])]
-    if node.operator == "CastLike" and (like := walk.constant(node, 1)) is not None and like.kind:
-        node = node.replaced("Cast", node.operands, name, to=like.kind)
     taken = [walk.constants.get(given) for given in node.inputs]
     constants = [
         constant
@@ -61,8 +59,6 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
     ]
     if not constants or len(constants) < len([*filter(None, node.inputs)]):
         return None
-    if (place := _times_one(node, constants)) is not None:
-        node, taken = node.replaced("Identity", [node.inputs[place]], name), [taken[place]]
     made = walk.expressions.add(node, taken)
     if made is not None:
         is_zero = _keeps_zeros(node, constants[0].holds_zeros)
@@ -88,16 +84,6 @@ def folded(walk: Walk, node: OnnxNode) -> list[Constant] | None:
         return None
     extents = constants[-1].entries if node.operator in ("ConstantOfShape", "Expand") else None
     return [Constant(name, (), None, is_zero=is_zero, extents=extents)]
-
-
-def _times_one(node: OnnxNode, constants: list[Constant]) -> int | None:
-    """Return the place of an array that a node multiplies by 1, as addcmul does; None for all
-    else.
-    """
-    ones = [constant.shape == () and constant.numbers == (1,) for constant in constants]
-    if node.operator != "Mul" or sum(ones) != 1 or not constants[ones.index(False)].roots:
-        return None
-    return ones.index(False)
 
 
 def _spreads(node: OnnxNode, constants: list[Constant]) -> bool:
