@@ -353,13 +353,12 @@ class Convolution(Framing):
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.error_framed
-            (h, w), (sh, sw), before, size = g.size, g.stride, g.error_before, g.oc * hp * wp
-            (by_row, by_column), (dh, dw) = g.error_steps, g.dilation
+            (h, w), (sh, sw), size = g.size, g.stride, g.oc * hp * wp
+            by_row, by_column = g.error_steps
             tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
-                down = before[0] + (rows.start + g.pad[0] - phase.first[0] * dh) // sh
-                right = before[1] + (columns.start + g.pad[1] - phase.first[1] * dw) // sw
+                down, right = g.error_begin(phase)
                 begin = (
                     hp * wp - 1 - (down * wp + right)
                 )  # in the plane of the last channel, which comes first

@@ -570,13 +570,11 @@ class DotConvolution(Framing):
         if key not in self._tables:
             g = self._geometry
             hp, wp = g.error_framed
-            (h, w), (sh, sw), before = g.size, g.stride, g.error_before
-            (by_row, by_column), (dh, dw) = g.error_steps, g.dilation
+            (h, w), (sh, sw), (by_row, by_column) = g.size, g.stride, g.error_steps
             tables = []
             for phase in self._phases:
                 rows, columns = phase.rows, phase.columns
-                down = before[0] + (rows.start + g.pad[0] - phase.first[0] * dh) // sh
-                right = before[1] + (columns.start + g.pad[1] - phase.first[1] * dw) // sw
+                down, right = g.error_begin(phase)
                 pixels = offsets_of((samples, h * w), (len(rows), sh * w), (len(columns), sw))
                 read = offsets_of((samples, hp * wp), (len(rows), wp), (len(columns), 1))
                 tables.append(

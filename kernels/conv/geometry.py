@@ -77,6 +77,15 @@ class Geometry(NamedTuple):
         (down, across), (sh, sw), (dh, dw) = self.tap_steps, self.stride, self.dilation
         return down * dh // sh, across * dw // sw
 
+    def error_begin(self, phase: Phase) -> tuple[int, int]:
+        """Return the row and column, among framed output errors, that the first input of a phase
+        reads through the first kernel place of the phase.
+        """
+        before, (sh, sw), (dh, dw) = self.error_before, self.stride, self.dilation
+        row = phase.rows.start + self.pad[0] - phase.first[0] * dh
+        column = phase.columns.start + self.pad[1] - phase.first[1] * dw
+        return before[0] + row // sh, before[1] + column // sw
+
 
 class Contraction(NamedTuple):
     """The operands of the micro-kernel, addresses and counts of floats (see `microkernel.py`).
