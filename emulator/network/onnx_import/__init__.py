@@ -2,10 +2,10 @@
 begin with.
 
 `file` reads the file as plain data, `operators` walks through its nodes (each operation's own file
-converts them) and notes what the user should know, `views` and `sequences` are those that move no
-number, `apart` and `mixed` those that move some, and `weights` makes the arrays of layers. Several
-nodes that are one operation come from the folders `spelled` and `attention`. `pytorch` tells
-what the nodes were in PyTorch, and what its exporters left out.
+converts them) and notes what the user should know. `views` and `sequences` are nodes that move no
+number, or transpose a sequence, and `apart` those that move some; `weights` makes the arrays of
+layers. Several nodes that are one operation come from the folders `spelled` and `attention`.
+`pytorch` tells what the nodes were in PyTorch, and what its exporters left out.
 """
 
 from .file import files_beside, graph_of, read_onnx

@@ -55,7 +55,6 @@ from ..shape import Shape
 from . import sequences, views
 from .apart import taken_apart
 from .attention import Attentions, note_of_biases
-from .mixed import with_channels
 from .pytorch import of_export
 from .spelled import (
     note_of_padding,
@@ -184,7 +183,7 @@ def walked(graph: OnnxGraph) -> Walk:
 
 
 def _walked(graph: OnnxGraph, *, has_tokens: bool = False) -> Walk:
-    walk = Walk(graph, _output_shape, with_channels, has_tokens=has_tokens)
+    walk = Walk(graph, _output_shape, sequences.with_channels, has_tokens=has_tokens)
     attentions = Attentions(walk, graph)
     for node in graph.nodes:
         if node.operator == "Constant":

@@ -1,7 +1,8 @@
 """Views of sequences: what PyTorch writes around LSTM and GRU to move, merge, drop and pick axes.
 
-No number changes place, but for maps that become sequences (`sequence`), and for some of their rows
-or channels (`last-step`, `first-step`, `rows`, `channels`).
+No number changes place, but for maps that become sequences (`sequence`), for some of their rows or
+channels (`last-step`, `first-step`, `rows`, `channels`), and where a node needs the one axis where
+the other is, as layers over tokens do (`transpose`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, OnnxNode, Value, Walk, shown_axes
+from ..onnx_graph import CELLS, FROM_IMAGES, MAPS, MixedTokens, OnnxNode, Value, Walk, shown_axes
 from ..operation import SfuOperation
 from ..operations.joins import SomeChannels
-from ..operations.sequence import Embedding, LastStep, Rows, Sequence
+from ..operations.sequence import Embedding, LastStep, Rows, Sequence, Transpose
 from ..operations.tokens import FirstStep, Tokens
 from .apart import turned
 from .views import EVERYTHING, in_order, take_one
@@ -50,6 +51,33 @@ def transpose(walk: Walk, node: OnnxNode) -> Value:
     if moved in _PIXELS and walk.has_tokens:
         return walk.step(node, Tokens, {}, value, axes=_SEQUENCE)
     return value.with_axes(moved)
+
+
+def with_channels(walk: Walk, node: OnnxNode, value: Value, place: int) -> Value:
+    """Return a sequence whose axis at a place is its channels, transposed where rows are there; any
+    other value as it is.
+
+    Raises:
+        MixedTokens: the axis is of pixels, or of steps of which nothing has told so.
+    """
+    axes, shape = walk.axes_of(value), walk.shape(value)
+    others = {name for number, name in enumerate(axes) if number != place % len(axes)}
+    is_view = not value.is_flat and not value.state and value.padded_by is None
+    if not is_view or len(axes) != 3 or "channels" not in others:
+        return value
+    own, are_pixels = axes[place], axes[place] in ("rows·columns", "columns")
+    if (are_pixels or own.isdigit()) and not walk.has_tokens:
+        raise MixedTokens
+    if are_pixels:
+        value = walk.step(node, Tokens, {}, value)
+    elif own != "rows" or (shape is not None and shape[2] != 1):
+        return value
+    roles = {own: "channels", "channels": "rows"}
+    axes = tuple(roles.get(name, name) for name in axes)
+    for number, step in enumerate(walk.steps):
+        if step.kind is Transpose and step.takes == (value.step,):
+            return Value(number, axes=axes)
+    return walk.step(node, Transpose, {}, value, axes=axes)
 
 
 def gather(walk: Walk, node: OnnxNode) -> Value:

@@ -79,8 +79,9 @@ _SAME = ("Identity", "Cast")
 
 
 class _Patches(NamedTuple):
-    """Patches of images (channels, rows, columns) of so many rows and columns, each of them a row;
-    `order` is that of 0 (channels), 1 (rows) and 2 (columns) in it.
+    """Patches of images, as rows of pixels: `shape` is (channels, patches down, patches across), and
+    `size` the (rows, columns) of a patch; `order` is that of 0 (channels), 1 (rows) and 2 (columns)
+    in a row.
     """
 
     images: str
