@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import emuchain
+from emuchain.emulator.network import Network, load_network
 
 KEYS: dict[str, Any] = {
     **{"samples": 24, "test_samples": 10, "batch": 8, "schedule": "sync", "progress": "none"},
@@ -28,6 +30,21 @@ def check_bits(
     own = {key: keys[key] for key in ("samples", "batch", "schedule", "precision") if key in keys}
     simulation = emuchain.simulate(network, **cut, **own)
     assert simulation.virtual_time_ps == run.virtual_time_ps
+
+
+def check_file(network: Any, run: emuchain.Results, path: Path) -> Network:
+    """Check that a file of a run's network is the same network; return it."""
+    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
+    emuchain.export(run, path)
+    read = load_network(str(path))
+    assert read.layers == load_network(network).layers
+    return read
+
+
+def check_weights(path: Path, keys: Mapping[str, Any], run: emuchain.Results, bits: Bits) -> None:
+    """Check that a file of a run has its weights, by training that moves none."""
+    still = {**keys, "learning_rate": 1e-30, "weight_decay": 0}
+    assert bits(emuchain.train(path, init=path, **still).weights) == bits(run.weights)
 
 
 def check_step(network: Any) -> set[str]:

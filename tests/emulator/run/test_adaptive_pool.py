@@ -19,7 +19,7 @@ from emuchain.emulator.network.shape import Tensor
 from emuchain.kernels import Arena
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_file, check_step, check_weights
 
 NETWORK = of_images(
     "adaptive",
@@ -112,12 +112,9 @@ def test_windows_that_are_alike_are_those_of_an_average_pool() -> None:
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
     path = tmp_path / "adaptive.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    assert bits(emuchain.train(path, init=path, **still).weights) == bits(reference.weights)
+    check_file(NETWORK, reference, path)
+    check_weights(path, KEYS, reference, bits)
 
 
 def test_models_of_pytorch_are_taken(tmp_path: Path, one_line: Any) -> None:

@@ -308,36 +308,29 @@ def test_maps_are_no_sequence() -> None:
         load_network({"name": "n", "input": [3, 5, 5], "layers": layers})
 
 
-def test_no_dropout_is_a_rate_of_0(
+@pytest.mark.parametrize(
+    ("key", "usual", "other"),
+    [("dropout", 0.0, 0.1), ("scale", 8**-0.5, 1.0)],
+    ids=["no dropout is a rate of 0", "another scale"],
+)
+def test_what_is_usual_may_be_said(
     write: Callable[[Table], str],
     references: dict[str, Weights],
     plan_of: Any,
     trained: Any,
     bits: Any,
+    key: str,
+    usual: float,
+    other: float,
 ) -> None:
+    """It has the bits of what is not said; another value has others, and takes the same time."""
     keys = {**KEYS, "data": "text", "micro_batch": 16}
     without, some = (
-        trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, dropout=rate))))
-        for rate in (0.0, 0.1)
+        trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, **{key: value}))))
+        for value in (usual, other)
     )
     assert bits(without.weights) == bits(references["gpt"]) != bits(some.weights)
     assert without.history[0].virtual_time_ps == some.history[0].virtual_time_ps
-
-
-def test_another_scale_takes_the_same_time(
-    write: Callable[[Table], str],
-    references: dict[str, Weights],
-    plan_of: Any,
-    trained: Any,
-    bits: Any,
-) -> None:
-    keys = {**KEYS, "data": "text", "micro_batch": 16}
-    usual, other = (
-        trained(plan_of(**keys, network=write(gpt(24, 2, 3, 16, scale=scale))))
-        for scale in (8**-0.5, 1.0)
-    )
-    assert bits(usual.weights) == bits(references["gpt"]) != bits(other.weights)
-    assert usual.history[0].virtual_time_ps == other.history[0].virtual_time_ps
 
 
 def test_resume(files: dict[str, Table], tmp_path: Path, bits: Any) -> None:

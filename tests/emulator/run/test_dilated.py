@@ -15,7 +15,7 @@ from emuchain.emulator.mapping import Slice, cut_channels, slice_memory
 from emuchain.emulator.network import load_network
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_file, check_step
 
 NETWORK = of_images(
     "dilated",
@@ -42,7 +42,7 @@ def test_a_step_is_that_of_pytorch() -> None:
 
 
 def test_rows_and_memory_by_hand() -> None:
-    """A kernel of three rows, two apart, reaches over five: so many rows of inputs are held, and
+    """A kernel of three rows, two apart, spans five: the line buffers hold five rows of inputs, and
     output row n waits for input row n + 2.
     """
     layers = [
@@ -67,10 +67,9 @@ def test_rows_and_memory_by_hand() -> None:
 
 
 def test_it_goes_through_onnx(tmp_path: Path) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
-    run = emuchain.train(NETWORK, **{**KEYS, "samples": 8})
-    emuchain.export(run, tmp_path / "dilated.onnx")
-    assert load_network(str(tmp_path / "dilated.onnx")).layers == load_network(NETWORK).layers
+    check_file(
+        NETWORK, emuchain.train(NETWORK, **{**KEYS, "samples": 8}), tmp_path / "dilated.onnx"
+    )
 
 
 def test_a_kernel_that_reaches_too_far_is_one_line(one_line: Any) -> None:

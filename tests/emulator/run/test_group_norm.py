@@ -15,7 +15,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_file, check_step, check_weights
 
 NETWORK = of_images(
     "groups",
@@ -53,14 +53,9 @@ def test_pytorch_takes_the_same_step() -> None:
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
     path = tmp_path / "groups.onnx"
-    emuchain.export(reference, path)
-    network = load_network(str(path))
-    assert network.layers == load_network(NETWORK).layers
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    again = emuchain.train(path, init=path, **still)
-    assert bits(again.weights) == bits(reference.weights)
+    check_file(NETWORK, reference, path)
+    check_weights(path, KEYS, reference, bits)
 
 
 def test_groups_divide_channels(one_line: Any) -> None:

@@ -27,7 +27,7 @@ from emuchain.emulator.network.shape import Tensor
 from emuchain.kernels import Arena
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits
+from .operations import KEYS, Bits, check_bits, check_file
 
 AROUND = {"above": 1, "left": 3, "below": 3, "right": 1}
 NETWORK = of_images(
@@ -115,10 +115,7 @@ def test_no_mapping_changes_a_bit(
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
-    path = tmp_path / "moves.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
+    check_file(NETWORK, reference, tmp_path / "moves.onnx")
 
 
 @pytest.mark.parametrize(

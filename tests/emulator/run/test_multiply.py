@@ -15,7 +15,7 @@ from emuchain.emulator.network import load_network
 
 from ..networks import of_images
 from . import operations
-from .operations import Bits, check_bits, check_step
+from .operations import Bits, check_bits, check_file, check_step, check_weights
 
 NETWORK = of_images(
     "gated",
@@ -49,12 +49,9 @@ def test_pytorch_takes_the_same_step() -> None:
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
     path = tmp_path / "gated.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    assert bits(emuchain.train(path, init=path, **still).weights) == bits(reference.weights)
+    check_file(NETWORK, reference, path)
+    check_weights(path, KEYS, reference, bits)
 
 
 @pytest.mark.parametrize("factors", [["x", "gate"], ["x", "x", "x"]])

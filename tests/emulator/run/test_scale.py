@@ -16,7 +16,7 @@ from emuchain.emulator.common import InputError
 from emuchain.emulator.network import load_network
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_step, check_weights
 
 NETWORK = of_images(
     "scaled",
@@ -71,8 +71,7 @@ def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> Non
     for layer, own in zip(found, given, strict=True):
         kinds = [[step.operation.type for step in one.sfu] for one in (layer, own)]
         assert kinds[0] == kinds[1]
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    assert bits(emuchain.train(path, init=path, **still).weights) == bits(reference.weights)
+    check_weights(path, KEYS, reference, bits)
 
 
 def test_rows_wait_for_the_factor_and_its_error_for_all_rows() -> None:

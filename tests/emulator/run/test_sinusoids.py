@@ -20,7 +20,7 @@ from emuchain.emulator.network.shape import Tensor
 from emuchain.kernels import Arena
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_file, check_step, check_weights
 
 NETWORK = of_images(
     "sines",
@@ -101,12 +101,9 @@ def test_channels_are_pairs(one_line: Any) -> None:
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
     path = tmp_path / "sines.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    assert bits(emuchain.train(path, init=path, **still).weights) == bits(reference.weights)
+    check_file(NETWORK, reference, path)
+    check_weights(path, KEYS, reference, bits)
 
 
 @pytest.mark.parametrize("base", [10000.0, 50.0])

@@ -35,7 +35,7 @@ from emuchain.emulator.network.shape import Tensor
 from emuchain.kernels import Arena
 
 from ..networks import Table, of_images
-from .operations import KEYS, Bits, check_bits, check_step
+from .operations import KEYS, Bits, check_bits, check_file, check_step, check_weights
 
 # A block of MLP-Mixer, on 16 tokens of 12 values.
 NETWORK = of_images(
@@ -147,13 +147,9 @@ def test_it_takes_two_maps_each_way() -> None:
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
     path = tmp_path / "mixer.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
-    still = {**KEYS, "learning_rate": 1e-30, "weight_decay": 0}
-    again = emuchain.train(path, init=path, **still)
-    assert bits(again.weights) == bits(reference.weights)
+    check_file(NETWORK, reference, path)
+    check_weights(path, KEYS, reference, bits)
 
 
 def test_maps_of_several_columns_are_none_of_tokens(one_line: Any) -> None:

@@ -17,7 +17,7 @@ from emuchain.emulator.network.operations.resize import Upsample, UpsampleUnit
 from emuchain.kernels import Arena
 
 from ..networks import of_images
-from .operations import KEYS, Bits, check_bits
+from .operations import KEYS, Bits, check_bits, check_file
 
 NETWORK = of_images(
     "larger",
@@ -96,10 +96,7 @@ def test_no_mapping_changes_a_bit(
 
 
 def test_it_goes_through_onnx(reference: Any, tmp_path: Path, bits: Bits) -> None:
-    pytest.importorskip("onnx", reason="onnx, which the file needs, is not installed")
-    path = tmp_path / "larger.onnx"
-    emuchain.export(reference, path)
-    assert load_network(str(path)).layers == load_network(NETWORK).layers
+    check_file(NETWORK, reference, tmp_path / "larger.onnx")
 
 
 @pytest.mark.parametrize(
