@@ -96,10 +96,10 @@ class ImageSource:
     Images that are read when they are needed are read ahead in the background, and augmented as in
     the epoch `epoch`.
 
-    `entry` is the (channels, rows, columns) that the first layer takes: those of the images; or with
-    zeros around these, so many rows and columns before the first as `corner` says; or, where rows
-    are time steps, (channels·columns, rows, 1), with the columns of each channel one after the
-    other.
+    `entry` is the (channels, rows, columns) that the first layer takes: those of the images; or
+    those of the images with zeros around, of which `corner` (rows, columns) come before the first
+    pixel; or, where rows are time steps, (channels·columns, rows, 1), with the columns of each
+    channel one after the other.
     """
 
     def __init__(

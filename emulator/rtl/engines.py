@@ -190,7 +190,7 @@ def dot_engine(
     """Return FP or EB of a slice, of as many units as these multipliers make, at least one.
 
     Raises:
-        InputError: its layer has none, or its operands are not whole numbers of so many bits.
+        InputError: its layer has none, or its operands are no whole numbers of `WIDTH` bits at most.
     """
     operation = part.layer.operation
     if not isinstance(operation, (Conv, Fc)) or (
@@ -265,7 +265,7 @@ def dot_sums(
     no more pixels than a sample.
 
     Raises:
-        InputError: its operands are not whole numbers of so many bits.
+        InputError: its operands are no whole numbers of `WIDTH` bits at most.
     """
     _, rows, columns = part.layer.output
     pixels = min(precision.dot, rows * columns)
