@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...onnx_graph import OnnxGraph, OnnxNode
+from .spelling import Spelled, Spelling, in_one
 
 Numbers = NDArray[np.float64]
 
@@ -50,7 +51,8 @@ _OVER_ROWS: Mapping[str, Any] = {
 }
 _KNOWN = frozenset({*_BINARY, *_UNARY, *_LIKE_FIRST, *_OVER_ROWS, "Clip"})
 
-_BEGINS = ("Erf", "Tanh", "LayerNormalization", *_OVER_ROWS)
+_IN_ACTIVATIONS = ("Erf", "Tanh")
+_BEGINS = (*_IN_ACTIVATIONS, "LayerNormalization", *_OVER_ROWS)
 """Operators of which arithmetic that is known has one."""
 
 
@@ -58,44 +60,17 @@ def with_operators(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with one node for each GELU, Mish and norm that several nodes make."""
     if not any(node.operator in _BEGINS for node in graph.nodes):
         return graph
-    arithmetic, dropped, placed = _Arithmetic(graph), set[int](), dict[int, OnnxNode]()
-    fixed = graph.fixed
-    for node in graph.nodes:
-        if id(node) in dropped or node.operator not in _BEGINS or {*node.outputs} & fixed:
-            continue  # what constants alone make is computed
-        if node.operator == "LayerNormalization":
-            made = arithmetic.scaled_norm(node)
-        elif node.operator in _OVER_ROWS:
-            made = arithmetic.norm(node)
-        else:
-            made = arithmetic.activation(node)
-        if made is not None:
-            several, operator = made
-            dropped.update(map(id, several))
-            [last] = (own for own in several if own.outputs == operator.outputs)
-            placed[id(last)] = operator
-    nodes = (
-        placed.get(id(node), node)
-        for node in graph.nodes
-        if id(node) in placed or id(node) not in dropped
-    )
-    return dataclasses.replace(graph, nodes=tuple(nodes))
+    arithmetic = _Arithmetic(graph)
+    norms = dict.fromkeys(_OVER_ROWS, arithmetic.norm)
+    activations = dict.fromkeys(_IN_ACTIVATIONS, arithmetic.activation)
+    return in_one(graph, {**activations, "LayerNormalization": arithmetic.scaled_norm, **norms})
 
 
-Spelled = tuple[list[OnnxNode], OnnxNode]
-"""Nodes, and the one in their place."""
-
-
-class _Arithmetic:
+class _Arithmetic(Spelling):
     """What the nodes of a graph compute."""
 
     def __init__(self, graph: OnnxGraph) -> None:
-        self._makers = {name: node for node in graph.nodes for name in node.outputs}
-        self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
-        for node in graph.nodes:
-            for name in node.inputs:
-                self._takers[name].append(node)
-        self._outputs = {*graph.outputs}
+        super().__init__(graph)
         self._constants = graph.known
         for node in graph.nodes:
             if (
@@ -302,14 +277,6 @@ class _Arithmetic:
                     nodes[id(maker)] = maker
                     todo.append(maker)
         return [*nodes.values()]
-
-    def _is_whole(self, nodes: list[OnnxNode], last: OnnxNode) -> bool:
-        """Return whether nothing else takes what nodes make, but for the last one's result."""
-        own = {*map(id, nodes)}
-        made = [node.outputs[0] for node in nodes if node is not last]
-        return not self._outputs & {*made} and all(
-            id(taker) in own for name in made for taker in self._takers[name]
-        )
 
     def _makes(self, last: OnnxNode, begin: str, x: Numbers, y: Numbers) -> bool:
         """Return whether a node makes y if a value is x."""

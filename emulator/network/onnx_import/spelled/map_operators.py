@@ -18,12 +18,12 @@ nor for averages over windows of several sizes: PyTorch gathers the places of al
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 from typing import Any
 
 from ...onnx_graph import OnnxGraph, OnnxNode
+from .spelling import Spelled, Spelling, in_one
 
 _OF_WINDOWS = frozenset("Add Cast Div Gather Mul ReduceSum Transpose Where".split())
 """Operators that make averages of places that were gathered."""
@@ -36,41 +36,20 @@ def with_map_operators(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with one node for each of these norms, and each pool of gathered windows, that
     several nodes make.
     """
+    spelling = _MapOperators(graph)
     kinds = {
-        "AveragePool": _Spelling.local_response,
-        "InstanceNormalization": _Spelling.of,
-        "ReduceL2": _Spelling.response,
-        "GatherND": _Spelling.pool,
+        "AveragePool": spelling.local_response,
+        "InstanceNormalization": spelling.groups,
+        "ReduceL2": spelling.response,
+        "GatherND": spelling.pool,
     }
-    if not any(node.operator in kinds for node in graph.nodes):
-        return graph
-    spelling, dropped, placed = _Spelling(graph), set[int](), dict[int, OnnxNode]()
-    for node in graph.nodes:
-        several = kinds[node.operator](spelling, node) if node.operator in kinds else None
-        if several is not None:
-            nodes, operator = several
-            dropped.update(map(id, nodes))
-            placed[id(nodes[-1])] = operator
-    kept = (
-        placed.get(id(node), node)
-        for node in graph.nodes
-        if id(node) in placed or id(node) not in dropped
-    )
-    return dataclasses.replace(graph, nodes=tuple(kept))
+    return in_one(graph, kinds)
 
 
-class _Spelling:
-    """What the nodes of a graph make, and who takes it."""
+class _MapOperators(Spelling):
+    """Norms and pools that nodes of a graph spell."""
 
-    def __init__(self, graph: OnnxGraph) -> None:
-        self._graph = graph
-        self._makers = {name: node for node in graph.nodes for name in node.outputs}
-        self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
-        for node in graph.nodes:
-            for name in node.operands:
-                self._takers[name].append(node)
-
-    def of(self, norm: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+    def groups(self, norm: OnnxNode) -> Spelled | None:
         """Return the nodes of the normalisation that a node belongs to, in order, and the one in
         their place.
         """
@@ -109,7 +88,7 @@ class _Spelling:
             nodes[-1], operator="GroupNormalization", inputs=tuple(arrays), attributes=keys
         )
 
-    def response(self, length: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+    def response(self, length: OnnxNode) -> Spelled | None:
         """Return the nodes of the global response normalisation that a length belongs to, in order,
         and the one in their place: a ReduceL2 with all that they say.
         """
@@ -141,7 +120,7 @@ class _Spelling:
         given = self._numbers(node.inputs[1]) if node.has_input(1) else ()
         return tuple(map(int, given)) or node.integers("axes", ())
 
-    def local_response(self, pool: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+    def local_response(self, pool: OnnxNode) -> Spelled | None:
         """Return the nodes of the local response that a mean over channels belongs to, in order,
         and the one in their place.
         """
@@ -171,7 +150,7 @@ class _Spelling:
         keys = {"size": size, "alpha": alpha[0], "bias": k[0], "beta": beta[0]}
         return nodes, dataclasses.replace(nodes[-1], operator="LRN", inputs=(x,), attributes=keys)
 
-    def pool(self, gather: OnnxNode) -> tuple[list[OnnxNode], OnnxNode] | None:
+    def pool(self, gather: OnnxNode) -> Spelled | None:
         """Return the nodes that make one value of places of another, which GatherND takes, in
         order, and the one in their place: a GatherND of these `nodes`.
         """
@@ -186,20 +165,13 @@ class _Spelling:
                 return None
             nodes.append(node)
             made.update(node.outputs)
-            if node.operator in ("Div", "ReduceSum") and self._is_whole(nodes):
+            if node.operator in ("Div", "ReduceSum") and self._is_whole(nodes, node):
                 keys = {"nodes": tuple(nodes)}
                 own = dataclasses.replace(
                     gather, inputs=first.inputs, outputs=node.outputs, attributes=keys
                 )
                 return nodes, own
         return None
-
-    def _is_whole(self, nodes: list[OnnxNode]) -> bool:
-        """Return whether nothing else takes what nodes make, but for the last one's result."""
-        own, made = {*map(id, nodes)}, {node.outputs[0] for node in nodes[:-1]}
-        return not made & {*self._graph.outputs} and all(
-            id(taker) in own for name in made for taker in self._takers[name]
-        )
 
     def _taker(self, name: str, *operators: str) -> OnnxNode | None:
         """Return the one node that takes a value's numbers, if it is of one of these operators."""
