@@ -126,7 +126,7 @@ def test_the_log_of_points(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="emuchain.study"):
         emuchain.study(data="shapes", samples=32, test_samples=32, seeds=2, jobs=1)
-    said = [record.getMessage() for record in caplog.records]
+    said = [record.getMessage() for record in caplog.records if record.name == "emuchain.study"]
     assert said[0] == "2 runs, 0 of them in the file" and len(said) == 3
 
 
