@@ -69,8 +69,15 @@ ELSEWHERE = {
     "bf16": "give `precision` = bf16",
     **dict.fromkeys(("verbose", "v", "quiet"), "`progress` and `log` say what a run tells"),
     **dict.fromkeys(
-        ("validation_data", "val_data", "eval_data", "test_data"),
+        (
+            *("validation_data", "val_data", "eval_data", "test_data"),
+            *("test", "val", "validation", "eval_dataset"),
+        ),
         "`test_share` of `data` tests; in Python, `emuchain.as_data(train, test)` has both",
+    ),
+    **dict.fromkeys(
+        ("ignore_index", "ignored", "ignore_label"),
+        "a target below 0, such as -100, is none; give such to those that are left out",
     ),
     "callbacks": "`on_step` and `on_epoch` are called",
     **dict.fromkeys(
