@@ -83,7 +83,8 @@ def predict(run: RunOfWeights, samples: Any) -> NDArray[np.float32]:
         run: the run's results, or the path of a results file or a checkpoint.
         samples: an array of what the network takes, normalised already: floats (n, channels, rows,
             columns), (n, steps, values) of a sequence, or whole numbers (n, steps), symbols; or a
-            tuple of these of several sides, such as a source and a target.
+            tuple of these of several sides, such as a source and a target. Values, or classes,
+            stand before steps where the network has its `channels_first`, as PyTorch's Conv1d.
 
     Raises:
         InputError: the run cannot be read, or the network does not take such samples.

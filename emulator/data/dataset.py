@@ -37,7 +37,8 @@ class Dataset(Figures):
     Images may be values, float32, which are taken as they are. With `by_targets`, labels are
     targets of any shape (N, …): classes, -1 for none, or float32 numbers, NaN for none. A
     mini-batch's loss is then the mean over all its targets, as PyTorch's, in place of the mean of
-    its samples' means.
+    its samples' means. Values that were given as (N, steps, channels), or (N, channels, steps),
+    which a network knows, are `by_steps`: taken as the former.
     """
 
     _figures = (
@@ -56,6 +57,7 @@ class Dataset(Figures):
     test_lengths: NDArray[np.int64] | None = None
     given: "Normalisation | None" = None
     by_targets: bool = False
+    by_steps: bool = False
 
     def checked(self) -> "Dataset":
         """Return the set as training takes it: of whole numbers in another format, or another order

@@ -93,7 +93,8 @@ class _AnyNode:
 class Description(Model):
     """A network, as in its TOML file.
 
-    With `any_images`, its input is that of the images that it trains on.
+    With `any_images`, its input is that of the images that it trains on. Arrays of sequences have
+    the steps of a sample before its channels, but for those that are `channels_first`.
     """
 
     former: ClassVar[Mapping[str, str]] = {
@@ -127,6 +128,9 @@ class Description(Model):
     any_images: bool = False
     symbols: Positive | None = None
     input: Annotated[tuple[Positive, Positive, Positive], pydantic.BeforeValidator(as_tuple)]
+    channels_first: Annotated[
+        tuple[Literal["inputs", "results"], ...], pydantic.BeforeValidator(as_tuple)
+    ] = ()
     start: Start = "he"
     layers: Annotated[tuple[Annotated[Node, _AnyNode()], ...], pydantic.BeforeValidator(as_tuple)]
     torch: TorchNames | None = None
@@ -196,6 +200,7 @@ def to_toml(description: Description) -> str:
         f"name = {_value(description.name)}",
         *(["any_images = true"] if description.any_images else []),
         f"input = {_value(description.input)}  # channels, rows, columns",
+        *_channels_first(description),
         f"start = {_value(description.start)}",
         "layers = [",
         *(f"  {_table(node)}," for node in description.layers),
@@ -203,6 +208,11 @@ def to_toml(description: Description) -> str:
     ]
     names = "" if description.torch is None else torch_as_toml(description.torch)
     return "\n".join(lines) + "\n" + names
+
+
+def _channels_first(description: Description) -> list[str]:
+    ends = [*description.channels_first]
+    return [f"channels_first = {_value(ends)}"] if ends else []
 
 
 def _table(node: Node) -> str:

@@ -48,6 +48,7 @@ def resolve(description: Description, source: str, wheres: Sequence[str] = ()) -
         description.start,
         layers,
         loss=graph.loss,
+        channels_first=description.channels_first,
         corner=graph.corner,
     )
 
@@ -109,7 +110,8 @@ class _Graph:
         if not self._opened and not isinstance(operation, LayerOperation):
             raise InputError(
                 f"{where}: a network begins with a layer, such as conv, fc or lstm; other"
-                " operations run in its SFU"
+                " operations run in its SFU; a conv of kernel 1, with as many groups as channels,"
+                " may stand before them"
             )
         shape = _output(where, operation, [tensor.shape for tensor in taken])
         if isinstance(operation, LayerOperation):

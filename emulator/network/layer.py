@@ -267,6 +267,10 @@ class Network(Figures):
     note: str = dataclasses.field(default="", repr=False, compare=False)
     loss: str = "softmax"
     """The operation that closes it, or another loss that a run has in its place."""
+    channels_first: tuple[str, ...] = ()
+    """Which of "inputs" and "results" stand in arrays as (N, channels, steps), as those of PyTorch's
+    Conv1d do, where they are sequences; else as (N, steps, channels).
+    """
     corner: Pair = (0, 0)
     """Rows and columns of zeros before the first of an image, where `zeros` stand before all layers."""
 

@@ -29,12 +29,16 @@ def fitted(network: Network, data: Dataset, name: str) -> Dataset:
         raise InputError(f"`data` = {name!r}: has no target: all classes are negative")
     if network.loss == "bce":
         _check_shares(name, data)
+    channels_first = "inputs" in network.channels_first
     symbols = data.symbols if _looks_up(network, data.shape, data.symbols) else 0
 
     def images(own: Any) -> Any:
         if not data.symbols:
-            return _fitted_images(own, network)
-        return own if symbols else as_shape(own[:, 0, :, :, None].astype(np.float32), network.input)
+            return _fitted_images(own, network, by_steps=data.by_steps)
+        if symbols:
+            return own
+        rows = own[:, 0, :, :, None].astype(np.float32)
+        return as_shape(rows, network.input, channels_first=channels_first)
 
     def targets(own: NDArray[Any]) -> NDArray[Any]:
         if network.loss == "softmax":
@@ -42,6 +46,8 @@ def fitted(network: Network, data: Dataset, name: str) -> Dataset:
             return own.reshape(len(own), -1) if own.ndim > 2 else own
         if own.ndim == 4:  # maps: outputs have their channels last
             own = own.transpose(0, 2, 3, 1)
+        elif own.ndim == 3 and _are_channels_first(network, own.shape[1:]):
+            own = own.transpose(0, 2, 1)
         return np.ascontiguousarray(own.reshape(len(own), -1), np.float32)
 
     return dataclasses.replace(
@@ -54,15 +60,27 @@ def fitted(network: Network, data: Dataset, name: str) -> Dataset:
     )
 
 
-def _fitted_images(own: Any, network: Network) -> Any:
-    if tuple(own.shape[1:]) == network.input:
+def _are_channels_first(network: Network, shape: tuple[int, ...]) -> bool:
+    """Return whether targets of such a shape, (steps, channels) or (channels, steps), are the
+    latter.
+    """
+    by_steps = network.result_steps, network.classes
+    is_either = by_steps[0] == by_steps[1] and "results" in network.channels_first
+    return shape == by_steps[::-1] and (shape != by_steps or is_either)
+
+
+def _fitted_images(own: Any, network: Network, *, by_steps: bool) -> Any:
+    channels_first = "inputs" in network.channels_first
+    turned = by_steps and channels_first
+    if tuple(own.shape[1:]) == network.input and not turned:
         return own
     if isinstance(own, LazyImages):
         pictures: Any = own.pictures
-        return dataclasses.replace(
-            own, pictures=pictures._replace(shape=network.input), size=network.input[1:]
-        )
-    return np.ascontiguousarray(as_shape(own, network.input))
+        read = dataclasses.replace(pictures, shape=network.input, channels_first=channels_first)
+        return dataclasses.replace(own, pictures=read, size=network.input[1:])
+    if turned:
+        own = own.swapaxes(1, 2)
+    return np.ascontiguousarray(as_shape(own, network.input, channels_first=channels_first))
 
 
 def _check_shares(name: str, data: Dataset) -> None:
@@ -184,10 +202,14 @@ def _check_classes(network: Network, source: str, said: Description) -> None:
     if said.by_targets:
         fits = said.n_classes <= network.classes
     if not fits:
+        advice = ""
+        if network.classes == 1:
+            advice = "; a network needs an output for each class"
+        elif steps > 1 and said.n_classes > network.classes:
+            advice = "; labels that are left out should be below 0, such as -100"
         raise InputError(
             f"{source}: has {plural(said.n_classes, 'class')}, but network {network.name} has"
-            f" {plural(network.classes, 'output')}"
-            + ("; a network needs an output for each class" if network.classes == 1 else "")
+            f" {plural(network.classes, 'output')}{advice}"
         )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from ...kernels import Arena
 from ...launch import SingleProcess
 from ..common import Figures, InputError, plural
 from ..config import Config, settings_config
-from ..data import Dataset, NgramBits, ngram_bits
+from ..data import Dataset, NgramBits, as_shape, ngram_bits
 from ..device import ImageSource, LogitsHead, MapSource, Tally, TextSource
 from ..network import Network
 from ..plan import ChainPlan, fitting_data, make_plan, training_data
@@ -167,14 +168,18 @@ def predict(run: RunWeights, samples: NDArray[Any]) -> NDArray[np.float32]:
 
     Samples are what the network takes, normalised already: floats (n, channels, rows, columns), (n,
     rows, columns) of one channel, (n, steps, values) of a sequence or (n, values); or symbols,
-    whole numbers (n, steps).
+    whole numbers (n, steps). Values, or classes, stand before steps where the network has its
+    `channels_first`.
 
     Raises:
         InputError: they are something else, or devices divide the logits.
     """
     source, count = _source(samples, run)
     with predicting(run, count) as logits_of:
-        return logits_of(source)
+        logits = logits_of(source)
+    if run.network.result_steps > 1 and "results" in run.network.channels_first:
+        return np.ascontiguousarray(logits.swapaxes(1, 2))
+    return logits
 
 
 @contextlib.contextmanager
@@ -248,12 +253,21 @@ def _source(samples: NDArray[Any], run: RunWeights) -> tuple[ImageSource, int]:
         symbols = samples.astype(np.int32).reshape(-1, 1, rows, 1)
         return TextSource(symbols, arena, network.entry, one_hot=False), len(samples)
     forms: dict[tuple[int, ...], NDArray[Any]] = {network.input: samples}
+    if shape == (math.prod(network.input),):
+        channels_first = "inputs" in network.channels_first
+        forms[shape] = as_shape(
+            samples[:, :, None, None], network.input, channels_first=channels_first
+        )
     if columns == 1:
-        forms |= {(rows, channels): samples.swapaxes(1, -1), (channels,) * (rows == 1): samples}
+        forms[rows, channels] = samples.swapaxes(1, -1)
+    if "inputs" in network.channels_first:
+        forms[channels, rows] = samples
     elif channels == 1:
         forms[rows, columns] = samples
     if samples.dtype.kind != "f" or shape not in forms or not len(samples):
         likely = (rows, channels) if network.takes_sequence else network.input
+        if "inputs" in network.channels_first:
+            likely = channels, rows
         raise _refused(
             samples,
             f"floats (n, {', '.join(map(str, likely))}), normalised as for training, such as by"

@@ -244,6 +244,14 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: emuchain.train(validation_data=(MAPS, NUMBERS)),
         "`emuchain.as_data(train, test)` has both",
     ),
+    "a data set to test with": (
+        lambda: emuchain.train(test=(MAPS, NUMBERS)),
+        "`emuchain.as_data(train, test)` has both",
+    ),
+    "ignored labels": (
+        lambda: emuchain.train(ignore_index=255),
+        "a target below 0, such as -100, is none",
+    ),
     "callbacks": (lambda: emuchain.train(callbacks=[]), "`on_step` and `on_epoch` are called"),
     "a path that is True": (
         lambda: emuchain.train(checkpoint=True),

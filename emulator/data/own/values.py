@@ -41,11 +41,13 @@ _SHAPES = (
 )
 
 
-class ValuePictures(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ValuePictures:
     """Items of an array of numbers, read one by one, as maps (channels, rows, columns)."""
 
     samples: Any
     shape: tuple[int, int, int]
+    channels_first: bool = False
 
     @property
     def channels(self) -> int:
@@ -62,13 +64,17 @@ class ValuePictures(NamedTuple):
 
     def picture(self, number: int) -> NDArray[np.float32]:
         """See `Pictures`."""
-        maps = as_shape(as_maps(np.asarray(self.samples[number], np.float32)[None]), self.shape)
+        samples = np.asarray(self.samples[number], np.float32)[None]
+        maps = as_maps(samples, channels_first=self.channels_first)
+        maps = as_shape(maps, self.shape, channels_first=self.channels_first)
         return maps[0].transpose(1, 2, 0)
 
 
-def as_maps(values: NDArray[Any]) -> NDArray[Any]:
-    """Return samples as maps (N, channels, rows, columns): a sequence's values are channels."""
-    if values.ndim == 3:
+def as_maps(values: NDArray[Any], *, channels_first: bool = False) -> NDArray[Any]:
+    """Return samples as maps (N, channels, rows, columns): a sequence's values are channels, and
+    stand before its steps where these are `channels_first`.
+    """
+    if values.ndim == 3 and not channels_first:
         values = values.swapaxes(1, 2)
     return values.reshape(*values.shape, *(1,) * (4 - values.ndim))
 
@@ -88,15 +94,20 @@ def takes_shape(shape: tuple[int, int, int], wanted: tuple[int, int, int]) -> bo
     return wanted in (shape, *others)
 
 
-def as_shape(maps: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
+def as_shape(
+    maps: NDArray[Any], shape: tuple[int, int, int], *, channels_first: bool = False
+) -> NDArray[Any]:
     """Return maps (N, channels, rows, columns) in a shape that `takes_shape`: of a sequence (steps,
-    values), also with channels first, or as an image of one channel; of a row of values in any.
+    values), also with channels first, or as an image of one channel; of a row of values in any, one
+    step after another unless `channels_first`.
     """
     values, steps, columns = maps.shape[1:]
     if maps.shape[1:] == shape:
         return maps
     if columns == 1 and shape in ((steps, values, 1), (1, steps, values)):
         maps = maps.swapaxes(1, 2)
+    elif (steps, columns, shape[2]) == (1, 1, 1) and not channels_first:
+        return maps.reshape(len(maps), shape[1], shape[0], 1).swapaxes(1, 2)
     return maps.reshape(len(maps), *shape)
 
 
@@ -231,6 +242,7 @@ def own_dataset(
         note,
         symbols,
         by_targets=True,
+        by_steps=len(train[0].shape) == 3 and train[0].dtype != np.uint8,
     )
 
 

@@ -111,6 +111,10 @@ class Walk:
             )
         return channels, steps, 1
 
+    def input_axes(self) -> Axes:
+        """Return the axes of the network's inputs, by their roles where these are known."""
+        return self.axes_of(self._values[self.inputs[0]])
+
     @property
     def batch(self) -> int | None:
         """The number of samples with which the graph was exported; None if it is open, or not known

@@ -34,6 +34,8 @@ from ..graph import IMAGES, resolve
 from ..onnx_graph import (
     FLOAT,
     FROM_IMAGES,
+    LINES,
+    MAPS,
     Attributes,
     Constant,
     Expectation,
@@ -167,9 +169,16 @@ def describe(graph: OnnxGraph, name: str) -> tuple[Description, str]:
 
 def described(walk: Walk, graph: OnnxGraph, name: str) -> Description:
     """Return the description of a graph that was walked through; it raises as `describe`."""
-    return to_description(
-        name, graph.source, walk.input_shape(), walk.steps, walk.output().step, walk.expectations
+    output = walk.output()
+    description = to_description(
+        name, graph.source, walk.input_shape(), walk.steps, output.step, walk.expectations
     )
+    _, rows, columns = description.input
+    ends = {"inputs": walk.input_axes(), "results": walk.axes_of(output)}
+    if ends["inputs"] == MAPS and rows > 1 == columns:
+        ends["inputs"] = LINES
+    by_channel = tuple(end for end, axes in ends.items() if axes == LINES)
+    return description.model_copy(update={"channels_first": by_channel})
 
 
 def walked(graph: OnnxGraph) -> Walk:

@@ -23,7 +23,8 @@ class NetworkModule(nn.Module):
     """A network up to its logits, (samples, classes) or (samples, steps, classes).
 
     It takes images (samples, channels, rows, columns), sequences (samples, steps, values), or
-    symbols (samples, steps). Its modules are called as layers, and those of a layer's special
+    symbols (samples, steps); values, or classes, stand before steps where the network has its
+    `channels_first`. Its modules are called as layers, and those of a layer's special
     function unit as `conv1_batch_norm`.
     """
 
@@ -31,7 +32,9 @@ class NetworkModule(nn.Module):
         super().__init__()
         self._entry, self._symbols = network.entry, network.takes_symbols
         self._corner = network.corner
-        self._steps_first = network.takes_sequence and not self._symbols
+        is_sequence = network.takes_sequence and not self._symbols
+        self._steps_first = is_sequence and "inputs" not in network.channels_first
+        self._results_first = "results" in network.channels_first
         self._by_steps = network.result_steps > 1
         self._makes_maps = network.has_map_results
         self._calls: list[_Call] = []
@@ -48,8 +51,8 @@ class NetworkModule(nn.Module):
     def forward(self, x: Any) -> Any:
         """Return the logits."""
         channels, rows, columns = self._entry
-        if self._steps_first and x.ndim == 3:
-            x = x.transpose(1, 2)
+        if self._steps_first and x.ndim < 4:
+            x = x.reshape(-1, rows, channels).transpose(1, 2)
         elif x.ndim == 4 and x.shape[1] != channels:  # rows become steps (`sequence`)
             x = x.permute(0, 1, 3, 2).flatten(1, 2)
         elif x.ndim == 4 and x.shape[1:] != self._entry:
@@ -66,7 +69,9 @@ class NetworkModule(nn.Module):
         if self._makes_maps:
             return known[self._result]
         logits = known[self._result].squeeze(3)
-        return logits.transpose(1, 2) if self._by_steps else logits.squeeze(2)
+        if not self._by_steps:
+            return logits.squeeze(2)
+        return logits if self._results_first else logits.transpose(1, 2)
 
     def _made(self, call: _Call, taken: Sequence[Any]) -> Any:
         """Return the maps (samples, channels, rows, columns) that a step makes of those."""

@@ -367,6 +367,10 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, dict[str, Any], str]] = {
         {},
         "each of its 6x5 pixels; end with fc",
     ),
+    "labels left out by a class": (
+        *(PIXELS, (IMAGES, np.full((len(IMAGES), 6, 5), 255)), {}),
+        "labels that are left out should be below 0, such as -100",
+    ),
     "no target": (MLP, (floats(6), classes() - 4), {}, "has no target: all classes are negative"),
     "weights": (MLP, (floats(6), classes()), {"class_weights": [1, 2]}, "2 numbers, but mlp has 4"),
     "weights of numbers": (
