@@ -152,7 +152,10 @@ def _check_packages() -> None:
 
 
 def _check_tensors(torch: Any, model: Any, source: str) -> None:
-    """Check that all parameters are there."""
+    """Check that all parameters are there, and of layers that are known: PyTorch takes some apart."""
+    for name, module in model.named_modules():
+        if type(module) is torch.nn.RNN:
+            raise InputError(f"{source}, RNN {name!r}: is not supported; use nn.LSTM or nn.GRU")
     for key, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise InputError(

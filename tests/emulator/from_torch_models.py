@@ -132,6 +132,37 @@ class Series(nn.Module):  # type: ignore[misc, name-defined]
         return self.fc(self.norm2(self.conv2(x)).amax(2))
 
 
+class Viewed(nn.Module):  # type: ignore[misc, name-defined]
+    """Layers over rows of values that are seen as something else first."""
+
+    def __init__(self, view: Callable[[Any], Any], *layers: Any) -> None:
+        super().__init__()
+        self.view, self.layers = view, nn.Sequential(*layers)
+
+    def forward(self, x: Any) -> Any:
+        """Return the logits."""
+        return self.layers(self.view(x))
+
+
+def signal() -> Any:
+    """Return convolutions over time, whose samples have their channels first."""
+    convolutions = nn.Conv1d(6, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 8, 3, 2)
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(8 * ((STEPS - 1) // 2), CLASSES))
+
+
+def one_channel() -> Any:
+    """Return convolutions over time of a row of values, which get an axis for their channel."""
+    convolutions = nn.Conv1d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()
+    return Viewed(lambda x: x.unsqueeze(1), *convolutions, nn.Linear(8 * 6, CLASSES))
+
+
+def rows_of_image() -> Any:
+    """Return attention over the rows of images that come as rows of values."""
+    encoder = nn.TransformerEncoderLayer(8, 2, 12, 0.0, batch_first=True)
+    layers = nn.Linear(6, 8), encoder, nn.Flatten(), nn.Linear(8 * 4, CLASSES)
+    return Viewed(lambda x: x.view(-1, 4, 6), *layers)
+
+
 class Tied(nn.Module):  # type: ignore[misc, name-defined]
     """A language model whose head has the embedding's weights."""
 
@@ -377,6 +408,11 @@ CASES = {
     "patches": Case(Patches, (3, 8, 8)),
     "lstm": Case(Lstm, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
     "series": Case(Series, (6, STEPS, 1), lambda maps: maps[..., 0].swapaxes(1, 2)),
+    "signal": Case(signal, (6, STEPS, 1), lambda maps: maps[..., 0]),
+    "one channel": Case(one_channel, (1, 12, 1), lambda maps: maps[:, 0, :, 0]),
+    "rows of values": Case(
+        rows_of_image, (6, 4, 1), lambda maps: maps[..., 0].swapaxes(1, 2).flatten(1)
+    ),
     "tied": Case(Tied, (SYMBOLS, STEPS, 1)),
     "normed": Case(Normed, (SYMBOLS, STEPS, 1)),
     "shifted": Case(Shifted, (SYMBOLS, STEPS, 1)),

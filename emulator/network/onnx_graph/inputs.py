@@ -22,6 +22,11 @@ _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _OF_ROWS = frozenset({"Flatten", "Gemm", "MatMul"})
 """Operators that take a network's inputs if these are rows of values."""
 
+_OF_NUMBERS = frozenset(
+    "BatchNormalization Dropout Gelu LayerNormalization LeakyRelu Relu Sigmoid Tanh".split()
+)
+"""Operators that take no symbols: their inputs of two axes are rows of values."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
@@ -45,7 +50,7 @@ def inputs_of(graph: OnnxGraph, *, has_attention: bool) -> Inputs:
     """
     kinds = {node.operator for node in graph.nodes if {*node.inputs[:1]} & {*graph.inputs}}
     match graph.input_sizes:
-        case samples, int(values) if kinds and kinds <= _OF_ROWS:
+        case samples, int(values) if kinds and kinds <= _OF_ROWS | _OF_NUMBERS:
             return Inputs(Value(FROM_IMAGES, is_flat=True), samples, (values, 1, 1))
         case samples, int(rows), int(columns) if are_pixels(graph, samples, rows * columns):
             value = Value(FROM_IMAGES, axes=("samples", "rows", "columns"))

@@ -245,6 +245,18 @@ class OnnxGraph:
                 names.update(node.outputs)
         return names
 
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """Return the numbers of a shape, 0 for a size that is computed, such as that of samples; none
+        if it is no shape.
+        """
+        makers = {own: node for node in self.nodes for own in node.outputs}
+        maker = makers.get(name)
+        if maker is not None and maker.operator == "Concat":
+            return tuple(size for own in maker.inputs for size in self.sizes(own))
+        constant = self.known.get(name)
+        entries = (0,) if constant is None else constant.entries or ()
+        return tuple(entry for entry in entries if isinstance(entry, int))
+
     @property
     def input_sizes(self) -> tuple[int | None, ...]:
         """The dimensions of the only input; () if there is not exactly one."""

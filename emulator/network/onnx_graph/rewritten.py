@@ -1,7 +1,8 @@
 """Graphs as the walk takes them.
 
 A network here takes one sample. So several sequences, such as a source and a target, become rows of
-one input, in the order of the inputs. Lists of parts, as PyTorch's default exporter writes them,
+one input, in the order of the inputs; and rows of values that become a sequence or maps at once are
+that. Lists of parts, as PyTorch's default exporter writes them,
 become the parts.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 
 from .inputs import alike
@@ -18,8 +20,33 @@ _SAME = ("Cast", "Identity")
 
 
 def rewritten(graph: OnnxGraph) -> OnnxGraph:
-    """Return a graph of one input, without lists."""
-    return _without_lists(_with_one_input(graph))
+    """Return a graph of one input, which is no row of values that is something else, without
+    lists.
+    """
+    return _without_lists(_with_shaped_input(_with_one_input(graph)))
+
+
+def _with_shaped_input(graph: OnnxGraph) -> OnnxGraph:
+    """Return a graph whose input is what one node makes of rows of values: a sequence, or maps, such
+    as by PyTorch's `x.unsqueeze(1)`, or `x.view(-1, 1, 28, 28)`.
+    """
+    takers = [node for node in graph.nodes if {*node.inputs} & {*graph.inputs}]
+    if len(graph.input_sizes) != 2 or len(takers) != 1:
+        return graph
+    [node], (samples, values) = takers, graph.input_sizes
+    shape = graph.sizes(node.inputs[1]) if node.has_input(1) else node.integers("axes", ())
+    if values is None or node.operator not in ("Reshape", "Unsqueeze"):
+        return graph
+    sizes = shape[1:]
+    if node.operator == "Unsqueeze":
+        axis = shape[0] if len(shape) == 1 else 0
+        sizes = {1: (1, values), 2: (values, 1), -1: (values, 1)}.get(axis, ())
+    if sizes.count(-1) == 1 and 0 not in sizes:
+        sizes = tuple(values // -math.prod(sizes) if size == -1 else size for size in sizes)
+    if len(sizes) < 2 or min(sizes) < 1 or math.prod(sizes) != values:
+        return graph
+    nodes = tuple(own for own in graph.nodes if own is not node)
+    return dataclasses.replace(graph, inputs={node.outputs[0]: (samples, *sizes)}, nodes=nodes)
 
 
 def _with_one_input(graph: OnnxGraph) -> OnnxGraph:

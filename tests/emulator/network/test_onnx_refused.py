@@ -350,7 +350,8 @@ BAD: dict[str, tuple[Callable[[], Graph], list[str]]] = {
         lambda: Graph(1, 3, "rows", "columns"),
         ["'x'", "1x3x?x?", "fixed"],
     ),
-    "no images": (lambda: Graph("n", 784), ["'x'", "?x784"]),
+    "no images": (lambda: Graph("n", 784, 3, 2, 2), ["'x'", "?x784x3x2x2"]),
+    "no layer": (lambda: Graph("n", 784), ["(Relu)", "begins with a layer", "conv of kernel 1"]),
     "empty images": (lambda: small(size=0), ["`input[1]` = 0"]),
 }
 

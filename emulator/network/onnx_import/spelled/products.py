@@ -92,12 +92,12 @@ class _Patches(NamedTuple):
 
 def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with Conv in place of each product of weights with patches of images."""
-    makers, known = {name: node for node in graph.nodes for name in node.outputs}, graph.known
+    makers = {name: node for node in graph.nodes for name in node.outputs}
     made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
     fixed = graph.fixed
     for node in graph.nodes:
         by_weights = node.operator == "MatMul" and {*node.inputs[1:]} & fixed
-        patches = _patches(graph, makers, known, node) if by_weights else None
+        patches = _patches(graph, makers, node) if by_weights else None
         if patches is None:
             continue
         bias = _bias_of(graph, node)
@@ -131,9 +131,7 @@ def _bias_of(graph: OnnxGraph, product: OnnxNode) -> OnnxNode | None:
     return takers[0] if arrays and len(arrays[0].shape) == 1 else None
 
 
-def _patches(
-    graph: OnnxGraph, makers: dict[str, OnnxNode], known: dict[str, Constant], product: OnnxNode
-) -> _Patches | None:
+def _patches(graph: OnnxGraph, makers: dict[str, OnnxNode], product: OnnxNode) -> _Patches | None:
     """Return the patches of the network's images of which a product takes a row each; None if it
     takes something else.
     """
@@ -146,7 +144,7 @@ def _patches(
     if name not in graph.inputs or len(graph.inputs[name]) != 4:
         return None
     (apart, together), perm = (
-        (_entries(makers, known, node.inputs[1]) for node in nodes[::2]),
+        (graph.sizes(node.inputs[1]) for node in nodes[::2]),
         nodes[1].attributes,
     )
     _, *shape = graph.inputs[name]
@@ -162,15 +160,6 @@ def _patches(
     return _Patches(
         name, (channels, rows, columns), (height, width), tuple(n // 2 for n in order[3:])
     )
-
-
-def _entries(makers: dict[str, OnnxNode], known: dict[str, Constant], name: str) -> tuple[int, ...]:
-    """Return the numbers of a shape, 0 for a size that is computed, such as that of samples."""
-    constant, maker = known.get(name), makers.get(name)
-    if maker is not None and maker.operator == "Concat":
-        return tuple(n for own in maker.inputs for n in _entries(makers, known, own))
-    entries = (0,) if constant is None else constant.entries or ()
-    return tuple(entry for entry in entries if isinstance(entry, int))
 
 
 def _convolution(
