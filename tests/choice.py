@@ -1,4 +1,4 @@
-"""Which tests of a whole run a usual one leaves out: of expensive files a quarter runs, another one
+"""Which tests of a whole run a usual one leaves out: of expensive files a sixth runs, another one
 for each commit.
 
     tests/durations.json   what each file's tests took when all ran, in seconds
@@ -7,7 +7,7 @@ for each commit.
 A file is whole where it, or the room that it tests, changed since that commit: tests/emulator/rtl
 has the tests of emulator/rtl. So a change runs all tests of its room at once. What it breaks
 elsewhere, a usual run finds where a file is not expensive, and otherwise with the chance of a
-quarter for each test that would; four runs together take 68 % of these. `scripts/test --quick`
+sixth for each test that would; six runs together take 67 % of these. `scripts/test --quick`
 takes one in 16. `scripts/test --all` runs everything.
 """
 
@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-SHARE = 4
+SHARE = 6
 """One test in as many runs, of expensive files."""
 
 EXPENSIVE_S = 3.0
@@ -59,7 +59,7 @@ class Choice:
         ):
             return False
         drawn = hashlib.sha256(f"{self._commit} {file}::{name}".encode()).digest()
-        # Of a digest: a checksum would draw the same quarters from each commit.
+        # Of a digest: a checksum would draw the same sixths from each commit.
         return drawn[0] % self._share != 0
 
 
