@@ -78,7 +78,7 @@ def test_commits_in_a_row_draw_other_tests(checkout: Path) -> None:
         choice = Choice(checkout)
         assert not any(choice.leaves_out("tests/room/test_short.py", name) for _, name in LONG)
         runs.append({name for file, name in LONG if not choice.leaves_out(file, name)})
-    assert all(5 <= len(run) <= 50 for run in runs)
+    assert all(7 <= len(run) <= 40 for run in runs)
     assert len(set().union(*runs)) > 100
 
 
