@@ -196,11 +196,12 @@ def with_steps(description: Description, steps: int) -> Description:
 
 def to_toml(description: Description) -> str:
     """Return the TOML file of a description; keys that have their defaults are left out."""
+    ends = [*description.channels_first]
     lines = [
         f"name = {_value(description.name)}",
         *(["any_images = true"] if description.any_images else []),
         f"input = {_value(description.input)}  # channels, rows, columns",
-        *_channels_first(description),
+        *([f"channels_first = {_value(ends)}"] if ends else []),
         f"start = {_value(description.start)}",
         "layers = [",
         *(f"  {_table(node)}," for node in description.layers),
@@ -208,11 +209,6 @@ def to_toml(description: Description) -> str:
     ]
     names = "" if description.torch is None else torch_as_toml(description.torch)
     return "\n".join(lines) + "\n" + names
-
-
-def _channels_first(description: Description) -> list[str]:
-    ends = [*description.channels_first]
-    return [f"channels_first = {_value(ends)}"] if ends else []
 
 
 def _table(node: Node) -> str:

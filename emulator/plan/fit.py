@@ -64,9 +64,8 @@ def _are_channels_first(network: Network, shape: tuple[int, ...]) -> bool:
     """Return whether targets of such a shape, (steps, channels) or (channels, steps), are the
     latter.
     """
-    by_steps = network.result_steps, network.classes
-    is_either = by_steps[0] == by_steps[1] and "results" in network.channels_first
-    return shape == by_steps[::-1] and (shape != by_steps or is_either)
+    steps, channels = network.result_steps, network.classes
+    return shape == (channels, steps) and (steps != channels or "results" in network.channels_first)
 
 
 def _fitted_images(own: Any, network: Network, *, by_steps: bool) -> Any:

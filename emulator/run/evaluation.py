@@ -253,20 +253,20 @@ def _source(samples: NDArray[Any], run: RunWeights) -> tuple[ImageSource, int]:
         symbols = samples.astype(np.int32).reshape(-1, 1, rows, 1)
         return TextSource(symbols, arena, network.entry, one_hot=False), len(samples)
     forms: dict[tuple[int, ...], NDArray[Any]] = {network.input: samples}
+    channels_first = "inputs" in network.channels_first
     if shape == (math.prod(network.input),):
-        channels_first = "inputs" in network.channels_first
         forms[shape] = as_shape(
             samples[:, :, None, None], network.input, channels_first=channels_first
         )
     if columns == 1:
         forms[rows, channels] = samples.swapaxes(1, -1)
-    if "inputs" in network.channels_first:
+    if channels_first:
         forms[channels, rows] = samples
     elif channels == 1:
         forms[rows, columns] = samples
     if samples.dtype.kind != "f" or shape not in forms or not len(samples):
         likely = (rows, channels) if network.takes_sequence else network.input
-        if "inputs" in network.channels_first:
+        if channels_first:
             likely = channels, rows
         raise _refused(
             samples,

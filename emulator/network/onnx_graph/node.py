@@ -236,6 +236,11 @@ class OnnxGraph:
         return {**self.constants, **{node.outputs[0]: node.constant() for node in nodes}}
 
     @property
+    def makers(self) -> dict[str, OnnxNode]:
+        """The node that makes each value."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    @property
     def fixed(self) -> set[str]:
         """The names of all constants, computed ones, too."""
         names = {*self.constants, ""}
@@ -249,13 +254,16 @@ class OnnxGraph:
         """Return the numbers of a shape, 0 for a size that is computed, such as that of samples; none
         if it is no shape.
         """
-        makers = {own: node for node in self.nodes for own in node.outputs}
-        maker = makers.get(name)
-        if maker is not None and maker.operator == "Concat":
-            return tuple(size for own in maker.inputs for size in self.sizes(own))
-        constant = self.known.get(name)
-        entries = (0,) if constant is None else constant.entries or ()
-        return tuple(entry for entry in entries if isinstance(entry, int))
+        makers, known = self.makers, self.known
+
+        def sizes_of(own: str) -> tuple[int, ...]:
+            maker, constant = makers.get(own), known.get(own)
+            if maker is not None and maker.operator == "Concat":
+                return tuple(size for part in maker.inputs for size in sizes_of(part))
+            entries = (0,) if constant is None else constant.entries or ()
+            return tuple(entry for entry in entries if isinstance(entry, int))
+
+        return sizes_of(name)
 
     @property
     def input_sizes(self) -> tuple[int | None, ...]:

@@ -34,9 +34,9 @@ def _with_shaped_input(graph: OnnxGraph) -> OnnxGraph:
     if len(graph.input_sizes) != 2 or len(takers) != 1:
         return graph
     [node], (samples, values) = takers, graph.input_sizes
-    shape = graph.sizes(node.inputs[1]) if node.has_input(1) else node.integers("axes", ())
     if values is None or node.operator not in ("Reshape", "Unsqueeze"):
         return graph
+    shape = graph.sizes(node.inputs[1]) if node.has_input(1) else node.integers("axes", ())
     sizes = shape[1:]
     if node.operator == "Unsqueeze":
         axis = shape[0] if len(shape) == 1 else 0

@@ -57,7 +57,7 @@ class Attentions:
 
     def __init__(self, walk: Walk, graph: OnnxGraph) -> None:
         self._walk = walk
-        self._makers = {name: node for node in graph.nodes for name in node.outputs}
+        self._makers = graph.makers
         self._constants = graph.fixed
         self._values: dict[str, Heads | Mixed | Scores] = {}
         self._nodes: set[int] = set()

@@ -51,18 +51,12 @@ _OVER_ROWS: Mapping[str, Any] = {
 }
 _KNOWN = frozenset({*_BINARY, *_UNARY, *_LIKE_FIRST, *_OVER_ROWS, "Clip"})
 
-_IN_ACTIVATIONS = ("Erf", "Tanh")
-_BEGINS = (*_IN_ACTIVATIONS, "LayerNormalization", *_OVER_ROWS)
-"""Operators of which arithmetic that is known has one."""
-
 
 def with_operators(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with one node for each GELU, Mish and norm that several nodes make."""
-    if not any(node.operator in _BEGINS for node in graph.nodes):
-        return graph
     arithmetic = _Arithmetic(graph)
     norms = dict.fromkeys(_OVER_ROWS, arithmetic.norm)
-    activations = dict.fromkeys(_IN_ACTIVATIONS, arithmetic.activation)
+    activations = dict.fromkeys(("Erf", "Tanh"), arithmetic.activation)
     return in_one(graph, {**activations, "LayerNormalization": arithmetic.scaled_norm, **norms})
 
 

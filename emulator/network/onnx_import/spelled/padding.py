@@ -54,7 +54,7 @@ def _masks(graph: OnnxGraph) -> Iterator[tuple[OnnxNode, str]]:
     """
     if len(graph.input_sizes) != 2 or graph.input_sizes[1] is None:
         return
-    makers = {name: node for node in graph.nodes for name in node.outputs}
+    makers = graph.makers
     for node in graph.nodes:
         before = makers.get(node.inputs[0]) if node.operator == "Not" else None
         if before is None or before.operator != "Equal" or not {*before.inputs} & {*graph.inputs}:

@@ -92,7 +92,7 @@ class _Patches(NamedTuple):
 
 def _with_convolutions(graph: OnnxGraph) -> OnnxGraph:
     """Return a graph with Conv in place of each product of weights with patches of images."""
-    makers = {name: node for node in graph.nodes for name in node.outputs}
+    makers = graph.makers
     made, moves, constants = dict[int, list[OnnxNode]](), set[int](), dict(graph.constants)
     fixed = graph.fixed
     for node in graph.nodes:

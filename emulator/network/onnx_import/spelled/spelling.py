@@ -16,8 +16,7 @@ class Spelling:
     """Which nodes of a graph make values, and which take the numbers of them."""
 
     def __init__(self, graph: OnnxGraph) -> None:
-        self._graph = graph
-        self._makers = {name: node for node in graph.nodes for name in node.outputs}
+        self._graph, self._makers = graph, graph.makers
         self._takers: dict[str, list[OnnxNode]] = collections.defaultdict(list)
         for node in graph.nodes:
             for name in node.operands:
